@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
+#include "plan/reference.h"
 #include "runtime/checkpoint/load.h"
 #include "runtime/checkpoint/load_weights.h"
 #include "runtime/monitor/failure.h"
@@ -22,9 +23,25 @@ void load_planned_weights(Communicator& communicator, const Plan& plan, const st
   agree(communicator, load_adapter(*adapter, state), kExitFailed);
 }
 
+namespace {
+
+// The reference's copies of adapters are what these start from: a folder's, or the seed's first values.
+void load_adapter_reference(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const Layout& layout,
+                            const StoreFrozen& store) {
+  const Coordinates at = coordinates(layout.mesh, communicator.rank());
+  if (!keeps_reference(plan.train) || !layout.tuning.has_adapters()) return;
+  if (plan.adapter.files.empty())
+    return initialize_frozen(layout, at, static_cast<uint64_t>(plan.train.seed), FrozenPart::kAdapters, store);
+  const Result<WeightsFolder> adapter = open_adapter(plan, plan_directory);
+  agree(communicator, adapter.diagnostics, kExitBadEnvironment);
+  agree(communicator, load_adapter_copies(*adapter, layout, at, store), kExitFailed);
+}
+
+}  // namespace
+
 std::string load_planned_frozen(Communicator& communicator, const Plan& plan, const std::string& plan_directory, const Layout& layout,
                                 const StoreFrozen& store) {
-  if (layout.tuning.trains_all()) return "";
+  if (layout.tuning.trains_all() && layout.frozen_numel == 0) return "";
   const Coordinates at = coordinates(layout.mesh, communicator.rank());
   FrozenDigest digest(layout, at);
   const StoreFrozen keep = {[&](int64_t offset, std::span<const float> values) {
@@ -39,8 +56,9 @@ std::string load_planned_frozen(Communicator& communicator, const Plan& plan, co
     const Result<WeightsFolder> folder = open_weights(plan, plan_directory);
     agree(communicator, folder.diagnostics, kExitBadEnvironment);
     agree(communicator, load_frozen(*folder, layout, at, keep), kExitFailed);
+    load_adapter_reference(communicator, plan, plan_directory, layout, keep);
   } else {
-    initialize_frozen(layout, at, static_cast<uint64_t>(plan.train.seed), keep);
+    initialize_frozen(layout, at, static_cast<uint64_t>(plan.train.seed), FrozenPart::kAll, keep);
   }
   constexpr int kBits = 16;  // sums of such parts are exact in a double
   double parts[4];

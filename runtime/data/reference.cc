@@ -16,6 +16,7 @@
 #include "base/quantity.h"
 #include "base/safetensors.h"
 #include "plan/plan_json.h"
+#include "plan/reference.h"
 #include "runtime/data/sampler.h"
 #include "runtime/monitor/failure.h"
 
@@ -57,6 +58,7 @@ Diagnostic unusable(const std::string& path, std::string why) { return error(cod
 }  // namespace
 
 ReferenceLogps settle_reference(const ReferenceTask& task, Engine& engine, Communicator& communicator) {
+  if (runs_reference(task.plan.train)) return {};
   if (task.plan.train.preference.reference == "none") return no_reference(task.corpus);
   const std::string path = reference_path(task.checkpoint_directory), digest = reference_digest(task.plan, task.corpus);
   if (task.goes_on) {

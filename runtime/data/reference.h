@@ -24,7 +24,8 @@ struct ReferenceTask {
   bool goes_on = false;              // from a checkpoint: what was kept is used
   std::function<void()> load_start;  // puts what training starts from into the engine
 };
-// As the plan says: none; or what was kept; or found now, and kept. Every rank takes part.
+// As the plan says: none; nothing, where the reference runs in each step; or what was kept; or found now, and kept. Every rank takes
+// part.
 ReferenceLogps settle_reference(const ReferenceTask& task, Engine& engine, Communicator& communicator);
 
 // Zeros: every sequence is as likely as any other.

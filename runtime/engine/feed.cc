@@ -49,7 +49,7 @@ void fill_starts(std::span<const int64_t> positions, std::vector<int64_t>& start
 }  // namespace
 
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const RankMemory& memory, Device& device,
-          std::vector<int64_t>& own) {
+          std::vector<int64_t>& own, bool is_given_reference) {
   const Positions positions = positions_of(x);
   for (const auto& [name, all] : {std::pair{"ids", tokens.ids}, {"targets", tokens.targets}, {"positions", tokens.positions}}) {
     if (!memory.has_run(name)) continue;
@@ -61,7 +61,7 @@ void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const R
     }
     device.copy_to_device(memory.run(name), from, x.T * 8);
   }
-  if (memory.has_run("reference_logps"))
+  if (is_given_reference)
     device.copy_to_device(memory.run("reference_logps"), tokens.reference_logps.data() + micro_batch * x.B, x.B * 4);
   if (!memory.has_run("cu_seqlens")) return;
   const int64_t all = micro_batch_tokens(x);

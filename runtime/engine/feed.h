@@ -19,8 +19,8 @@ int64_t micro_batch_tokens(const OpContext& context);
 // is outside of the vocabulary, or a position does not follow the one before it.
 void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpContext& context, bool needs_reference);
 // Copies this rank's tokens of one micro-batch to the run buffers ids and targets, where documents lie to positions and cu_seqlens,
-// and what the reference makes of its sequences. `own` is scratch.
+// and, where it is given, what the reference makes of its sequences. `own` is scratch.
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& context, const RankMemory& memory, Device& device,
-          std::vector<int64_t>& own);
+          std::vector<int64_t>& own, bool is_given_reference);
 
 }  // namespace distsetup

@@ -43,7 +43,12 @@ SequenceLogp sequence_at(const Call& c, int64_t b) {
     const double* found = in<double>(c, 0) + 2 * (rank * B + b);
     sum += found[0], tokens += found[1];
   }
-  return {float(sum), tokens, in<float>(c, 1)[b]};
+  return {float(sum), tokens, 0};
+}
+
+// sequence_logps -> reference_logps
+void reference_logps(const Call& c) {
+  for (int64_t b = 0; b < c.writes[0].dim(0); ++b) out<float>(c, 0)[b] = sequence_at(c, b).logp;
 }
 
 // sequence_logps, reference_logps, loss_scale, loss -> coefficients, loss, policy_logps. Ranks that share sequences find the same
@@ -54,7 +59,8 @@ void preference(const Call& c) {
   const double scale = *in<double>(c, 2);
   const PairLossShape shape = {kLoss, c.attributes->beta, c.attributes->label_smoothing};
   for (int64_t b = 0; b < B; b += 2) {
-    const SequenceLogp chosen = sequence_at(c, b), rejected = sequence_at(c, b + 1);
+    SequenceLogp chosen = sequence_at(c, b), rejected = sequence_at(c, b + 1);
+    chosen.reference = in<float>(c, 1)[b], rejected.reference = in<float>(c, 1)[b + 1];
     out<float>(c, 2)[b] = chosen.logp;
     out<float>(c, 2)[b + 1] = rejected.logp;
     PairNumbers found;
@@ -79,6 +85,7 @@ void logits_gradient(const Call& c) {
 }
 
 constexpr std::array kTable = {NativeOp{"sequence_logps", sequence_logps, sequence_logps},
+                               NativeOp{"reference_logps", reference_logps, reference_logps},
                                NativeOp{"dpo_sigmoid", preference<PairLoss::kSigmoid>, preference<PairLoss::kSigmoid>},
                                NativeOp{"dpo_hinge", preference<PairLoss::kHinge>, preference<PairLoss::kHinge>},
                                NativeOp{"dpo_ipo", preference<PairLoss::kIpo>, preference<PairLoss::kIpo>},

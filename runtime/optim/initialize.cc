@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/splitmix.h"
+#include "plan/frozen.h"
 #include "runtime/engine/threads.h"
 
 namespace distsetup {
@@ -88,13 +89,14 @@ void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed
   }
 }
 
-void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t seed, const StoreFrozen& store) {
+void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t seed, FrozenPart part, const StoreFrozen& store) {
   const int64_t num_layers = num_blocks(layout);
   std::vector<float> piece;
   for (const UnitLayout& unit : layout.units) {
     if (!unit.is_frozen || unit.is_quantized) continue;
     const ElementRange owned = owned_range(unit, shard_index(layout, unit, at));
     for (const Parameter& p : unit.parameters) {
+      if (part == FrozenPart::kAdapters && !is_adapter_name(p.name)) continue;
       const uint64_t key = hash_name(seed, p.name);
       const FirstValues first = first_values(p, num_layers);
       const int64_t last = std::min(owned.end, p.offset + p.numel);
@@ -110,6 +112,7 @@ void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t see
       }
     }
   }
+  if (part == FrozenPart::kAdapters) return;
   const auto rows_of = [&](const Parameter& p) -> FillRows {
     return [&, key = hash_name(seed, p.name), first = first_values(p, num_layers)](int64_t row, int64_t rows, float* to) {
       const int64_t width = p.full_shape[1];

@@ -21,7 +21,8 @@ float initial_value(uint64_t seed, const Parameter& parameter, int64_t element, 
 // Fills this rank's flat shard (layout.shard_numel elements); padding becomes zero.
 void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed, std::span<float> shard);
 
-// The same of what is frozen.
-void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t seed, const StoreFrozen& store);
+// The same of what is frozen. kAdapters: of the reference's copies of adapters alone.
+enum class FrozenPart { kAll, kAdapters };
+void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t seed, FrozenPart part, const StoreFrozen& store);
 
 }  // namespace distsetup

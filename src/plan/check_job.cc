@@ -147,7 +147,7 @@ class Job {
 
   // A program that exchanges data on its way is one meeting of the ranks that run it together.
   static Group group_of(const JobRank& r, const Instruction& i) {
-    return is_program(i.op) ? exchange_group(*r.list->s.variants[r.list->s.unit_variant[i.unit]]) : i.group;
+    return is_program(i.op) ? exchange_group(variant_of(r.list->s, i)) : i.group;
   }
 
   struct Meeting {

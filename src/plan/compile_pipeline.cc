@@ -156,23 +156,24 @@ class PipelineCompiler final : public UnitCompiler {
 
   void forward(int chunk, int u, int last) {
     phase_ = u == head() ? "loss" : "forward";
-    ensure_gathered(u, false);
-    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u + k <= last ? u + k : -1, false);
+    ensure_gathered(u, Reader::kForward);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u + k <= last ? u + k : -1, Reader::kForward);
     Instruction& i = program(InstructionOp::kForward, chunk, u);
     if (i.stage.x >= 0) i.waits.push_back(take_arrival().event);
     const bool sends = u == span(chunk).last && !is_last(chunk);
     const size_t at = sends ? take_outgoing(i, y_) : 0;
     if (sends) i.stage.y = y_.buffers[at];
     use_stage_tensors(i);
-    for (const int bucket : needs(u, false))
+    for (const int bucket : needs(u, Reader::kForward))
       if (u != head() || s_.phase == Phase::kEvaluate) release(i, bucket);
     if (sends) y_.events[at] = transfer(InstructionOp::kSend, Stream::kToNext, u, micro_batch_, y_.buffers[at]);
   }
 
   void backward(int chunk, int u) {
     phase_ = "backward";
-    ensure_gathered(u, true);
-    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k >= std::max(span(chunk).first, 1) ? u - k : -1, true);
+    ensure_gathered(u, Reader::kBackward);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k)
+      ensure_gathered(u - k >= std::max(span(chunk).first, 1) ? u - k : -1, Reader::kBackward);
     Instruction& i = program(InstructionOp::kBackward, chunk, u);
     if (u == span(chunk).last && !is_last(chunk)) {
       const Arrival dy = take_arrival();
@@ -183,7 +184,7 @@ class PipelineCompiler final : public UnitCompiler {
     const size_t at = sends ? take_outgoing(i, dx_) : 0;
     if (sends) i.stage.dx = dx_.buffers[at];
     use_stage_tensors(i);
-    for (const int bucket : needs(u, true)) release(i, bucket);
+    for (const int bucket : needs(u, Reader::kBackward)) release(i, bucket);
     if (sends) dx_.events[at] = transfer(InstructionOp::kSend, Stream::kToPrevious, u, micro_batch_, dx_.buffers[at]);
   }
 

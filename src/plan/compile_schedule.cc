@@ -12,15 +12,47 @@ namespace {
 
 class Compiler final : public UnitCompiler {
  public:
-  Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase, 0) {}
+  Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase, 0) {
+    for (const UnitLayout& unit : s_.layout->units)
+      shares_gathers_ = shares_gathers_ || (unit.is_frozen && !unit.is_reference && unit.shard_ranks > 1);
+  }
 
  private:
+  // Nothing that it makes is kept, and its parameters only where the policy reads them next.
+  void reference(int u) {
+    phase_ = u == head() ? "loss" : "forward";
+    const auto gather = [&](int unit) {
+      ensure_gathered(unit, Reader::kReference);
+      if (shares_gathers_) ensure_gathered(unit, Reader::kForward);
+    };
+    gather(u);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) {
+      if (u + k < num_units())
+        gather(u + k);
+      else if (!shares_gathers_)
+        ensure_gathered(u + k - num_units(), Reader::kForward);
+    }
+    Instruction& i = emit_program(InstructionOp::kForward, u, kReference);
+    const std::vector<int> next = shares_gathers_ ? needs(u, Reader::kForward) : std::vector<int>{};
+    for (const int bucket : needs(u, Reader::kReference))
+      if (std::find(next.begin(), next.end(), bucket) == next.end()) release(i, bucket);
+  }
+
+  // Where both read gathered parameters, unit by unit on the same ones; else the reference first, before the policy keeps anything.
+  void forward_all(bool train) {
+    for (int u = 0; u < num_units() && runs_reference(s_) && !shares_gathers_; ++u) reference(u);
+    for (int u = 0; u < num_units(); ++u) {
+      if (runs_reference(s_) && shares_gathers_) reference(u);
+      forward(u, train);
+    }
+  }
+
   void forward(int u, bool train) {
     phase_ = u == head() ? "loss" : "forward";
-    ensure_gathered(u, false);
-    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u + k < num_units() ? u + k : -1, false);
+    ensure_gathered(u, Reader::kForward);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u + k < num_units() ? u + k : -1, Reader::kForward);
     Instruction& i = emit_program(InstructionOp::kForward, u);
-    for (const int bucket : needs(u, false)) {
+    for (const int bucket : needs(u, Reader::kForward)) {
       const bool next_in_backward = u >= head() - 1;  // the head turns round at once, the last block follows it
       const bool of_embedding = bucket == 0 || bucket == s_.layout->frozen_unit(0);
       const bool kept_whole = !plan_.strategy.reshard_after_forward && (!of_embedding || plan_.model.tied_embeddings);
@@ -30,22 +62,22 @@ class Compiler final : public UnitCompiler {
 
   // By backward, or where it is the embedding's by a tied head.
   bool is_read_again(int u, int bucket) const {
-    const std::vector<int> again = needs(u, true);
+    const std::vector<int> again = needs(u, Reader::kBackward);
     return u == 0 || std::find(again.begin(), again.end(), bucket) != again.end();
   }
 
   void backward(int u) {
     phase_ = "backward";
-    ensure_gathered(u, true);
-    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k > 0 ? u - k : -1, true);
+    ensure_gathered(u, Reader::kBackward);
+    for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k > 0 ? u - k : -1, Reader::kBackward);
     Instruction& i = emit_backward(u);
-    for (const int bucket : needs(u, true)) release(i, bucket);
+    for (const int bucket : needs(u, Reader::kBackward)) release(i, bucket);
     if (u == 0) release(i, 0);
   }
 
   void micro_batch(int index, bool last) {
     micro_batch_ = index;
-    for (int u = 0; u < num_units(); ++u) forward(u, true);
+    forward_all(true);
     for (int u = head(); u >= 0 && has_backward(s_, u); --u) {
       backward(u);
       after_backward(u, last);
@@ -72,12 +104,14 @@ class Compiler final : public UnitCompiler {
     phase_ = "evaluate";
     start_loss();
     micro_batch_ = 0;
-    for (int u = 0; u < num_units(); ++u) forward(u, false);
+    forward_all(false);
     micro_batch_ = -1;
     reduce_loss();
     for (Instruction& i : s_.instructions) i.phase = "evaluate";
     close_segment(1);
   }
+
+  bool shares_gathers_ = false;  // the reference and the policy read frozen parameters that are gathered
 };
 
 }  // namespace

@@ -21,7 +21,8 @@ enum TokenKind : uint64_t {
   kForwardToken,
   kBackwardToken,
   kKeptToken,
-  kUpdateToken
+  kUpdateToken,
+  kReferenceToken
 };
 
 }  // namespace
@@ -34,7 +35,7 @@ Contributions::Contributions(const Mesh& mesh, const std::vector<const Schedule*
     for (int slot = 0; slot < list->num_slots; ++slot) ranks[r].value.push_back(token(kStaleToken, r, slot));
     ranks[r].inbox.resize(by_rank[r]->buffers.size());
     ranks[r].forwards.resize(by_rank[r]->layout->num_programs);
-    ranks[r].backwards = ranks[r].forwards;
+    ranks[r].backwards = ranks[r].references = ranks[r].forwards;
     const int start = by_rank[r]->phase == Phase::kLoad ? -1 : 0;
     ranks[r].own.assign(list->num_slots, start);
     ranks[r].whole.assign(list->num_slots, start);
@@ -83,7 +84,7 @@ void Contributions::local(int rank, const Instruction& i) {
 void Contributions::compute(int rank, const Instruction& i) {
   JobRank& r = ranks[rank];
   const bool is_forward = i.op == InstructionOp::kForward;
-  const int64_t m = (is_forward ? r.forwards : r.backwards)[i.unit]++;
+  const int64_t m = (is_reference(i) ? r.references : is_forward ? r.forwards : r.backwards)[i.unit]++;
   check_flow(rank, i, m);
   const JobList::Touched& touched = r.list->programs[index(r)];
   for (const int slot : touched.parameters) {
@@ -91,12 +92,27 @@ void Contributions::compute(int rank, const Instruction& i) {
     require(r.whole[slot] < 0 || r.whole[slot] == r.version, rank, "computes with parameters of {} optimizer steps ago",
             r.version - r.whole[slot]);
   }
+  check_reference(rank, i, touched, m);
   if (touched.adds_loss) r.value[r.list->slot(r.list->loss, 0)] += token(kLossToken, rank, m);
   for (const JobList::Touched::Write& w : touched.gradients) {
     uint64_t& value = r.value[w.slot];
     if (w.fresh) value = 0;
     value += token(kGradientToken, rank, m, i.unit, w.unit);
   }
+}
+
+// The loss reads what the reference made of the same micro-batch, in a forward that went through all units.
+void Contributions::check_reference(int rank, const Instruction& i, const JobList::Touched& touched, int64_t m) {
+  JobRank& r = ranks[rank];
+  if (!runs_reference(r.list->s)) return;
+  require(!is_reference(i) || i.unit == 0 || r.references[i.unit - 1] == m + 1, rank,
+          "the reference has not run the unit before in this micro-batch");
+  if (!touched.writes_logps && !touched.reads_logps) return;
+  uint64_t& logps = r.value[r.list->slot(r.list->reference_logps, 0)];
+  const uint64_t expected = token(kReferenceToken, rank, m);
+  require(!touched.reads_logps || logps == expected, rank,
+          "the loss reads other log-probabilities than the reference's of its micro-batch");
+  if (touched.writes_logps) logps = expected;
 }
 
 // Of a pipeline: what comes from another stage, and what forward kept, are of this micro-batch.

@@ -22,6 +22,7 @@ struct JobRank {
   int64_t round = 0;
   int at = 0;                                // instruction, inside the segment
   std::vector<int64_t> forwards, backwards;  // of each unit that has a program
+  std::vector<int64_t> references;           // the same: forwards of the reference
   int version = 0;                           // of the master: optimizer steps taken
   std::vector<uint64_t> value;               // per slot: what is summed in it; at first what an earlier step left
   std::vector<uint64_t> inbox;               // per buffer: what a reduce-scatter received
@@ -57,6 +58,7 @@ class Contributions {
 
  private:
   void compute(int rank, const Instruction& i);
+  void check_reference(int rank, const Instruction& i, const JobList::Touched& touched, int64_t m);
   void check_flow(int rank, const Instruction& i, int64_t m);
   static void accumulate(JobRank& r, const Instruction& i);
   const std::vector<int>& peers(int rank);

@@ -42,6 +42,7 @@ class Expander {
 
  private:
   const UnitLayout& unit(int u) const { return s_.layout->units[u]; }
+  // Of the policy.
   const ProgramVariant& variant(int u) const { return *s_.variants[s_.unit_variant[u]]; }
 
   // --- views
@@ -76,8 +77,9 @@ class Expander {
 
   // Slot `slot` of what an instruction's program reads or writes, in the buffer that holds it.
   View slot_view(const Instruction& i, int slot, bool gradient) const {
-    const int u = slot_unit(s_, i.unit, slot);
-    const Slot& at = slot_of(s_, i.unit, slot);
+    const ProgramVariant& v_of = variant_of(s_, i);
+    const int u = slot_unit(s_, v_of, i.unit, slot);
+    const Slot& at = slot_of(s_, v_of, i.unit, slot);
     View v = unit_flat(holder(i, u, gradient), u);
     v.offset_bytes += at.offset * size_bytes(v.dtype);
     v.shape = at.shape;
@@ -94,16 +96,16 @@ class Expander {
   };
   using Homes = std::vector<Home>;  // per tensor instance of a variant
 
-  Home home(const ProgramVariant& v, int index, int u, int micro_batch, Homes& table) {
+  Home home(const ProgramVariant& v, int index, const Instruction& i, Homes& table) {
     if (table[index].buffer >= 0) return table[index];
     const TensorInstance& t = v.tensors[index];
     Buffer b;
-    b.name = fmt::format("{}/{}", u, t.name);
+    b.name = fmt::format("{}{}/{}", i.unit, is_reference(i) ? ".reference" : "", t.name);
     b.buffer_class = t.decl->logits ? BufferClass::kLogits : BufferClass::kActivation;
     b.dtype = t.decl->dtype == Dtype::kCompute ? s_.compute : t.decl->dtype;
     b.bytes = bytes_of(*t.decl, s_.symbols, s_.compute);
-    b.unit = u;
-    b.micro_batch = micro_batch;
+    b.unit = i.unit;
+    b.micro_batch = i.micro_batch;
     s_.buffers.push_back(std::move(b));
     return table[index] = {static_cast<int>(s_.buffers.size()) - 1, 0};
   }
@@ -151,13 +153,13 @@ class Expander {
       case Operand::Kind::kTensor: break;
     }
     const TensorDecl& decl = *v.tensors[o.index].decl;
-    const Home at = home(v, o.index, i.unit, i.micro_batch, table);
+    const Home at = home(v, o.index, i, table);
     const Dtype dtype = decl.dtype == Dtype::kCompute ? s_.compute : decl.dtype;
     return {at.buffer, at.offset_bytes, shape_of(decl, s_.symbols), dtype, Group::kSelf};
   }
 
   void add_ops(int index, const std::vector<OpInstance>& ops, Homes& table) {
-    const ProgramVariant& v = variant(s_.instructions[index].unit);
+    const ProgramVariant& v = variant_of(s_, s_.instructions[index]);
     for (const OpInstance& instance : ops) {
       const Instruction& i = s_.instructions[index];
       Step step;
@@ -180,13 +182,15 @@ class Expander {
 
   void forward(int index) {
     const Instruction& i = s_.instructions[index];
-    const ProgramVariant& v = variant(i.unit);
+    const ProgramVariant& v = variant_of(s_, i);
+    const bool of_reference = is_reference(i);
+    Home& output = of_reference ? reference_output_ : output_;
     Homes table(v.tensors.size());
-    if (v.x >= 0) table[v.x] = output_;
+    if (v.x >= 0) table[v.x] = output;
     place_stage_tensors(i, table);
     add_ops(index, v.forward, table);
-    output_ = v.y >= 0 ? table[v.y] : Home{};
-    forward_tensors_[i.unit] = std::move(table);
+    output = v.y >= 0 ? table[v.y] : Home{};
+    if (!of_reference) forward_tensors_[i.unit] = std::move(table);
   }
 
   void backward(int index) {
@@ -339,7 +343,7 @@ class Expander {
   std::map<std::string, int> run_;
   std::vector<Homes> forward_tensors_;  // per unit, of the current micro-batch
   std::vector<Home> backward_in_;       // per unit: its dx
-  Home output_;                         // y of the unit before
+  Home output_, reference_output_;      // y of the unit before
   std::set<std::pair<int, int64_t>> gradients_written_;
 };
 

@@ -122,7 +122,7 @@ class ScheduleChecker {
 
   // Every parameter a program reads is in a buffer that is complete: cast, and gathered and waited for when sharded.
   void compute(const Instruction& i) {
-    const TouchedUnits touched = touched_units(s_, i.op, i.unit);
+    const TouchedUnits touched = touched_units(s_, i);
     for (const int u : touched.parameters) {
       bool found = false;
       for (const int b : i.uses) {
@@ -141,11 +141,14 @@ class ScheduleChecker {
       }
       require(found, "unit {} computes without the parameters of unit {}", i.unit, u);
     }
+    if (is_reference(i)) return reference(i, touched);
     if (i.op == InstructionOp::kForward) {
       require(forwards_.insert({i.unit, i.micro_batch}).second, "forward of unit {} runs twice in a micro-batch", i.unit);
       if (arrives(i.stage.x, Stream::kFromPrevious, i)) return;
       const auto before = forwards_.find({i.unit - 1, i.micro_batch});
       require(i.unit == 0 || before != forwards_.end(), "forward of unit {} before unit {}", i.unit, i.unit - 1);
+      require(!runs_reference(s_) || i.unit + 1 < s_.layout->num_programs || references_.contains({i.unit, i.micro_batch}),
+              "the loss of micro-batch {} before its reference", i.micro_batch);
       return;
     }
     require(forwards_.contains({i.unit, i.micro_batch}), "backward of unit {} before its forward", i.unit);
@@ -160,6 +163,15 @@ class ScheduleChecker {
       require(!reduced_.contains({b, u}), "backward of unit {} writes '{}' after its reduction started", i.unit, s_.buffers[b].name);
       contributions_[{b, u}].insert({i.unit, i.micro_batch});
     }
+  }
+
+  // Of the reference: a forward through all units, on what no step changes.
+  void reference(const Instruction& i, const TouchedUnits& touched) {
+    require(i.op == InstructionOp::kForward && touched.gradients.empty(), "the reference runs {}", name(i.op));
+    for (const int u : touched.parameters) require(unit(u).is_frozen, "the reference reads unit {}, which is trained", u);
+    require(references_.insert({i.unit, i.micro_batch}).second, "the reference runs unit {} twice in a micro-batch", i.unit);
+    require(i.unit == 0 || references_.contains({i.unit - 1, i.micro_batch}), "the reference runs unit {} before unit {}", i.unit,
+            i.unit - 1);
   }
 
   void transfer(const Instruction& i) {
@@ -192,6 +204,7 @@ class ScheduleChecker {
   }
 
   void reduce(const Instruction& i) {
+    require(!unit(i.unit).is_frozen, "reduces unit {}, which is frozen", i.unit);
     require(i.group == unit(i.unit).shard_group, "reduces unit {} over {}", i.unit, name(i.group));
     reduced_.insert({i.uses[0], i.unit});
     received_[i.allocates.empty() ? -1 : i.allocates[0]] = i.uses[0];
@@ -227,6 +240,7 @@ class ScheduleChecker {
       return;
     }
     if (i.unit >= 0) {
+      require(!unit(i.unit).is_frozen, "all-reduces unit {}, which is frozen", i.unit);
       require(i.group == s_.layout->replica_group, "all-reduces unit {} over {}", i.unit, name(i.group));
       require(replicated_.insert(i.unit).second, "the gradient of unit {} is summed over replicas twice", i.unit);
       require(complete(i.uses[0], i.unit), "sums the gradient of unit {} over replicas before it is complete", i.unit);
@@ -266,7 +280,8 @@ class ScheduleChecker {
     normed_ = true;
   }
 
-  void optimizer(const Instruction&) {
+  void optimizer(const Instruction& i) {
+    for (const int b : i.uses) require(!holds_frozen(s_.buffers[b]), "the optimizer changes '{}'", s_.buffers[b].name);
     require(normed_, "the optimizer steps before the gradient norm");
     if (group_size(plan_.mesh, s_.layout->state_group) > 1)
       require(scalars_.contains("sumsq"), "the optimizer steps before the norm is summed over shards");
@@ -361,7 +376,7 @@ class ScheduleChecker {
   std::map<int, std::vector<int>> in_flight_;                                   // event → buffers of the transfer
   std::set<std::pair<int, int>> cast_;                                          // (buffer, unit) own chunk filled
   std::map<int, int> filled_;                                                   // gathered buffer → event of its gather
-  std::set<std::pair<int, int>> forwards_, backwards_;                          // (unit, micro-batch)
+  std::set<std::pair<int, int>> forwards_, backwards_, references_;             // (unit, micro-batch)
   std::map<std::pair<int, int>, std::set<std::pair<int, int>>> contributions_;  // (buffer, unit) → (unit, micro-batch) summed in it
   std::set<std::pair<int, int>> reduced_;
   std::map<int, int> received_;  // receive buffer → source

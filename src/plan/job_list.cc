@@ -12,6 +12,7 @@ JobList::JobList(const Schedule& schedule)
     first_slot.push_back(num_slots);
     num_slots += has_slot_per_unit(static_cast<int>(b)) ? num_units : 1;
     if (s.buffers[b].name == "loss") loss = static_cast<int>(b);
+    if (s.buffers[b].name == "reference_logps") reference_logps = static_cast<int>(b);
   }
   for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
   std::set<int> written;
@@ -37,11 +38,17 @@ uint64_t JobList::exchanged(const Instruction& i) const {
 int JobList::slot(int buffer, int unit) const { return first_slot[buffer] + (has_slot_per_unit(buffer) ? unit : 0); }
 
 JobList::Touched JobList::touched(const Instruction& i, std::set<int>& written) const {
-  const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
-  const TouchedUnits units = touched_units(s, i.op, i.unit);
+  const ProgramVariant& v = variant_of(s, i);
+  const TouchedUnits units = touched_units(s, i);
   Touched out;
-  for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward)
-    for (const Operand& w : op.writes) out.adds_loss |= w.kind == Operand::Kind::kInput && v.program->inputs[w.index] == "loss";
+  const auto is_input = [&](const Operand& o, std::string_view input) {
+    return o.kind == Operand::Kind::kInput && v.program->inputs[o.index] == input;
+  };
+  for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
+    for (const Operand& w : op.writes) out.adds_loss |= is_input(w, "loss");
+    for (const Operand& w : op.writes) out.writes_logps |= is_input(w, "reference_logps");
+    for (const Operand& r : op.reads) out.reads_logps |= is_input(r, "reference_logps");
+  }
   for (const int b : std::set<int>(i.uses.begin(), i.uses.end())) {  // a buffer that holds two units stands there twice
     const Buffer& buffer = s.buffers[b];
     for (const int u : units.parameters) {

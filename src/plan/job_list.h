@@ -24,12 +24,14 @@ struct JobList {
     };
     std::vector<Write> gradients;
     bool adds_loss = false;
+    bool writes_logps = false, reads_logps = false;  // of the reference
   };
 
   const Schedule& s;
   int num_units = 0, num_slots = 0;
   std::vector<TouchedUnits> backward;  // per unit with a program: what its backward reads and writes
   int loss = -1;                       // buffer; -1: there is none
+  int reference_logps = -1;            // the same
   std::vector<int> replica;            // per unit: replica_of()
   std::vector<int> first_slot;         // per buffer
   std::vector<Touched> programs;       // per instruction; empty but for Forward and Backward

@@ -161,6 +161,9 @@ void declare_preference(const Op& op, Builder& b) {
   (void)b.shape(op.writes[2]);  // a run buffer
 }
 
+// sequence_logps -> reference_logps
+void declare_reference(const Op& op, Builder& b) { (void)b.shape(op.writes[0]); }
+
 // --- communication over tp or cp: "Ts" rows of T are a tp rank's, T rows of cp·T a cp rank's
 
 // Rows of all ranks, one after the other.
@@ -230,6 +233,7 @@ const std::vector<KernelRule>& kernel_rules() {
       {"dpo_sigmoid", kLoss, 4, 3, {}, declare_preference, nullptr, no_adjoint},
       {"dpo_hinge", kLoss, 4, 3, {}, declare_preference, nullptr, no_adjoint},
       {"dpo_ipo", kLoss, 4, 3, {}, declare_preference, nullptr, no_adjoint},
+      {"reference_logps", kLoss, 1, 1, {}, declare_reference, nullptr, no_adjoint},
       {"logits_gradient", kLoss, 4, 1, {{0, 0}}, declare_loss, nullptr, loss_adjoint},
       {"all_gather", kAllGather, 1, 1, {}, declare_gathered, nullptr, gather_adjoint},
       {"reduce_scatter", kReduceScatter, 1, 2, {}, declare_scattered, nullptr, scatter_adjoint},

@@ -11,6 +11,7 @@
 #include "plan/native_program.h"
 #include "plan/nf4.h"
 #include "plan/pipeline.h"
+#include "plan/reference.h"
 
 namespace distsetup {
 namespace {
@@ -71,7 +72,8 @@ struct ProgramParameters {
 struct LayoutUnits {
   Layout& layout;
   UnitLayout shared;
-  std::vector<UnitLayout> frozen, quantized;  // of each unit that has a program; most are empty
+  std::vector<UnitLayout> frozen, quantized, reference;  // of each unit that has a program; most are empty
+  bool keeps_reference = false;
 };
 
 void add_record(UnitLayout& unit, Parameter p, const std::string& slot) {
@@ -90,10 +92,10 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
     p.name = prefix + p.name;
     return p;
   };
-  UnitLayout unit, frozen, quantized;
+  UnitLayout unit, frozen, quantized, reference;
   unit.kind = program.kind;
-  for (UnitLayout* one : {&frozen, &quantized}) one->kind = UnitKind::kFrozen, one->is_frozen = true;
-  quantized.is_quantized = true;
+  for (UnitLayout* one : {&frozen, &quantized, &reference}) one->kind = UnitKind::kFrozen, one->is_frozen = true;
+  quantized.is_quantized = reference.is_reference = true;
   for (const std::vector<Parameter>* list : {&parameters.own, &parameters.shared, &parameters.frozen, &parameters.quantized}) {
     for (const Parameter& p : *list) {
       layout.numel += full_numel(p);
@@ -108,6 +110,7 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
   if (!is_here) {
     to.frozen.push_back(std::move(frozen));
     to.quantized.push_back(std::move(quantized));
+    to.reference.push_back(std::move(reference));
     return layout.units.push_back(std::move(unit));
   }
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
@@ -117,9 +120,14 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
     add_parameter(frozen, named(parameters.frozen[i]), program.frozen_parameters[i].slot);
   for (size_t i = 0; i < parameters.quantized.size(); ++i)
     add_record(quantized, named(parameters.quantized[i]), program.quantized_parameters[i].slot);
+  for (size_t i = 0; to.keeps_reference && i < parameters.own.size(); ++i)
+    add_parameter(reference, named(parameters.own[i]), program.parameters[i].slot);
+  for (size_t i = 0; to.keeps_reference && i < parameters.shared.size(); ++i)
+    add_parameter(reference, named(parameters.shared[i]), program.shared_parameters[i].slot);
   layout.units.push_back(std::move(unit));
   to.frozen.push_back(std::move(frozen));
   to.quantized.push_back(std::move(quantized));
+  to.reference.push_back(std::move(reference));
 }
 
 // `numbers`: what each of them becomes among the layout's units; -1: it is empty.
@@ -201,11 +209,12 @@ Group state_group(const Mesh& mesh, Sharding sharding) {
 }
 
 Layout make_layout(const Plan& plan, int stage) {
-  return make_layout(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning_of(plan.train));
+  return make_layout(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning_of(plan.train),
+                     keeps_reference(plan.train));
 }
 
 Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding, int stage, int chunks_per_stage,
-                   const Tuning& tuning) {
+                   const Tuning& tuning, bool keeps_reference) {
   CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
   const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp}, tuning);
   const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1), mesh.tp};
@@ -224,7 +233,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
     return std::any_of(chunks.begin(), chunks.end(), [&](const UnitSpan& chunk) { return chunk.contains(static_cast<int>(unit)); });
   };
   const bool has_copy = geometry.tied_embeddings && !is_here(0) && is_here(geometry.num_layers + 1);
-  LayoutUnits units{layout, {}, {}, {}};
+  LayoutUnits units{layout, {}, {}, {}, {}, keeps_reference};
   units.shared.kind = UnitKind::kShared;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
@@ -238,6 +247,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
   if (units.shared.numel > 0) layout.units.push_back(std::move(units.shared));
   add_frozen_units(std::move(units.frozen), layout.frozen_units, layout);
   add_frozen_units(std::move(units.quantized), layout.quantized_units, layout);
+  add_frozen_units(std::move(units.reference), layout.reference_units, layout);
   place_units(layout);
   return layout;
 }
@@ -249,7 +259,8 @@ bool is_layout_of(const Layout& layout, const Plan& plan, int stage) {
   const auto splits_frozen = [](Sharding sharding) { return sharding == Sharding::kZero3; };
   return layout.mesh == plan.mesh && layout.shard_group == shard_group(plan.mesh, plan.strategy.sharding) && layout.stage == stage &&
          layout.chunks_per_stage == plan.strategy.virtual_stages &&
-         (layout.tuning.trains_all() || splits_frozen(layout.sharding) == splits_frozen(plan.strategy.sharding));
+         (layout.frozen_numel + layout.quantized_bytes == 0 ||
+          splits_frozen(layout.sharding) == splits_frozen(plan.strategy.sharding));
 }
 
 }  // namespace
@@ -272,9 +283,13 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
 
 ParameterNumbers parameter_numbers(const Plan& plan) {
   const Tuning tuning = tuning_of(plan.train);
-  if (tuning.trains_all()) return {count_parameters(plan.model).total, 0, 0};
+  const auto copied = [&](int64_t trained) { return keeps_reference(plan.train) ? trained : 0; };
+  if (tuning.trains_all()) {
+    const int64_t all = count_parameters(plan.model).total;
+    return {all, 0, 0, copied(all)};
+  }
   const std::shared_ptr<const Layout> layout = cached_layout(native_programs(plan.model, split_of(plan), tuning), plan);
-  return {layout->trained_numel, layout->numel - layout->trained_numel, layout->quantized_numel};
+  return {layout->trained_numel, layout->numel - layout->trained_numel, layout->quantized_numel, copied(layout->trained_numel)};
 }
 
 int64_t full_numel(const Parameter& p) {

@@ -8,10 +8,11 @@
 // nothing; then cp ranks are replicas.
 // Where not all parameters are trained (tuning.h), those that have no gradient lie in frozen units, one behind each unit that has
 // some. They are held in the compute type in a flat shard of their own, which nothing changes: over the shard group with zero3, else
-// whole. Matrices that are held as nf4 (nf4.h) lie in quantized units, which are frozen ones whose elements are bytes: offsets, sizes
-// and shards of such a unit count them, and a parameter's `numel` does not. In a pipeline each stage has a layout of its own, with the
-// same units: those of other stages are empty. Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a
-// piece of a parameter is up to three boxes.
+// whole. The reference of preference pairs may have a copy of what is trained (reference.h): it lies in reference units, which are
+// frozen ones too. Matrices that are held as nf4 (nf4.h) lie in quantized units, which are frozen ones whose elements are bytes:
+// offsets, sizes and shards of such a unit count them, and a parameter's `numel` does not. In a pipeline each stage has a layout of
+// its own, with the same units: those of other stages are empty. Shard boundaries fall on elements, not rows: equal chunks keep
+// collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,7 @@ struct UnitLayout {
   UnitKind kind = UnitKind::kBlock;
   bool is_frozen = false;
   bool is_quantized = false;  // and its elements are bytes
+  bool is_reference = false;  // a frozen unit: the reference's copy of what is trained in another
   bool is_copy = false;       // a tied embedding beside the head of a pipeline's last stage: the first stage owns it
   std::vector<Parameter> parameters;
   std::vector<Slot> slots;
@@ -73,9 +75,11 @@ struct Layout {
   // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
   int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
-  std::vector<UnitLayout> units;     // embedding, blocks, head; then the shared one, if there is one; then frozen ones, quantized ones
+  std::vector<UnitLayout>
+      units;  // embedding, blocks, head; then the shared one, if there is one; then frozen, quantized, reference ones
   std::vector<int> frozen_units;     // of each unit that has a program; -1: it has none
   std::vector<int> quantized_units;  // the same
+  std::vector<int> reference_units;  // the same, of a plan whose reference has a copy of its own
   int num_programs = 0;              // units that have a program: all but the shared one
   int64_t shard_numel = 0;           // a rank's flat shard
   int64_t gathered_numel = 0;        // all units with a program gathered, padding included
@@ -93,6 +97,7 @@ struct Layout {
     return is_there ? num_programs : -1;
   }
   int frozen_unit(int unit) const { return frozen_units[static_cast<size_t>(unit)]; }
+  int reference_unit(int unit) const { return reference_units[static_cast<size_t>(unit)]; }
   int quantized_unit(int unit) const { return quantized_units[static_cast<size_t>(unit)]; }
   // Is this stage one of the two that have a tied embedding, whose gradients are added up?
   bool sums_tied_over_stages() const { return mesh.pp > 1 && geometry.tied_embeddings && units.front().numel > 0; }
@@ -103,7 +108,7 @@ Group replica_group(const Mesh& mesh, Sharding sharding);  // dp_replicate, and 
 Group shared_group(const Mesh& mesh, Sharding sharding);   // the shard group and tp: what tensor parallelism does not split
 Group state_group(const Mesh& mesh, Sharding sharding);    // these, and all stages of a pipeline
 Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding = Sharding::kZero3, int stage = 0,
-                   int chunks_per_stage = 1, const Tuning& tuning = {});
+                   int chunks_per_stage = 1, const Tuning& tuning = {}, bool keeps_reference = false);
 Layout make_layout(const Plan& plan, int stage = 0);
 // The same, made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of the
 // plan.
@@ -113,6 +118,7 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
 struct ParameterNumbers {
   int64_t trained = 0, frozen = 0;
   int64_t quantized = 0;  // of the frozen ones: held as nf4
+  int64_t reference = 0;  // copies of what is trained, held as what is frozen
 };
 ParameterNumbers parameter_numbers(const Plan& plan);  // of the whole model, adapters included
 

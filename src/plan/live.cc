@@ -45,7 +45,7 @@ std::vector<InstructionLive> walk_live(const Schedule& s) {
   for (const Instruction& i : s.instructions) {
     const PassProfile* pass = nullptr;
     if (is_program(i.op)) {
-      const int variant = s.unit_variant[static_cast<size_t>(i.unit)];
+      const int variant = variant_index(s, i);
       const auto [unit, fresh] = units.try_emplace({variant, stage_tensors(s, i)});
       if (fresh) unit->second = profile(*s.variants[static_cast<size_t>(variant)], s.symbols, s.compute, unit->first.second);
       pass = i.op == InstructionOp::kForward ? &unit->second.forward : &unit->second.backward;

@@ -19,6 +19,7 @@
 #include "plan/nf4.h"
 #include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
+#include "plan/reference.h"
 
 namespace distsetup {
 namespace {
@@ -201,14 +202,17 @@ Made make(const Geometry& g, const ProgramSplit& split, const Tuning& tuning) {
     made.refused = {refusal(g, is_like_another ? fmt::format("it has none for '{}', and {}", g.family, problem) : problem)};
     return made;
   }
-  made.programs = programs_of(*file, g, split);
+  std::shared_ptr<NativePrograms> programs = programs_of(*file, g, split);
   if (!tuning.trains_all()) {
-    if (const std::string problem = tuning_refusal(g, split, tuning, *made.programs); !problem.empty()) {
+    if (const std::string problem = tuning_refusal(g, split, tuning, *programs); !problem.empty()) {
       made.refused = {refusal(g, problem)};
       return made;
     }
-    made.programs = tuned_programs(*file, g, split, tuning, *made.programs);
+    programs = tuned_programs(*file, g, split, tuning, *programs);
   }
+  if (split.preference && runs_reference(*split.preference))
+    programs->reference = reference_programs(*programs, keeps_reference(*split.preference));
+  made.programs = std::move(programs);
   made.selective = file->block.selective;
   made.full = saved_tensors(*made.programs);
   return made;

@@ -21,7 +21,8 @@ struct NativePrograms {
   // Kinds of layers: most models have one, others layers with and without a window; more where not all layers are trained alike.
   std::vector<Program> blocks;
   std::vector<int> kind_of_layer;
-  std::vector<std::string> buffers;  // endings of published tensors that follow from the configuration and are not read
+  std::vector<std::string> buffers;                 // endings of published tensors that follow from the configuration and are not read
+  std::shared_ptr<const NativePrograms> reference;  // those of the reference, where it runs in the step (reference.h)
   const Program& block(int64_t layer) const { return blocks[static_cast<size_t>(kind_of_layer[static_cast<size_t>(layer)])]; }
 };
 

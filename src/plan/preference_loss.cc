@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/diagnostic_codes.h"
+#include "plan/reference.h"
 
 namespace distsetup {
 namespace {
@@ -64,13 +65,7 @@ Diagnostics check_preference(const Plan& plan) {
   refuse(p.label_smoothing != 0 && p.loss != "sigmoid", code::kConflict,
          fmt::format("label_smoothing is {}, and the loss {} does not read it", p.label_smoothing, p.loss),
          "leave label_smoothing out, or --loss sigmoid");
-  refuse(p.reference == "shared", code::kUnsupportedFeature,
-         "reference 'shared' needs adapters that can be left out of a forward, and this plan trains all parameters",
-         "--reference cached");
-  refuse(p.reference == "sharded", code::kUnsupportedFeature, "reference 'sharded' needs a second, frozen set of parameters",
-         "--reference cached, which runs the starting weights once before the first step");
-  refuse(p.reference != "shared" && p.reference != "sharded" && p.reference != "cached" && p.reference != "none", code::kUnknownValue,
-         fmt::format("reference is '{}', expected cached or none", p.reference), "--reference cached");
+  append(out, check_reference(plan));
   return out;
 }
 

@@ -50,6 +50,8 @@ class Deriver {
     add_slots(program.frozen_parameters, SlotHome::kFrozen);
     for (const std::string& slot : program.borrowed_frozen_slots) add_slot(slot, SlotHome::kFrozenEmbedding);
     add_slots(program.quantized_parameters, SlotHome::kQuantized);
+    add_slots(program.reference_parameters, SlotHome::kReference);
+    for (const std::string& slot : program.borrowed_reference_slots) add_slot(slot, SlotHome::kReferenceEmbedding);
     forward_names_ = written_by(program.forward, program);
     if (declares("x")) forward_names_.insert(forward_names_.begin(), "x");
   }

@@ -116,6 +116,9 @@ struct Program {
   std::vector<ParameterDecl> quantized_parameters;  // of them those that are held as nf4, each a slot of its own
   std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
   std::vector<std::string> borrowed_frozen_slots;  // the same of the frozen unit of unit 0
+  // Of the reference of preference pairs (reference.h): the copies it has of what is trained, and those of unit 0 that it reads.
+  std::vector<ParameterDecl> reference_parameters;
+  std::vector<std::string> borrowed_reference_slots;
   std::vector<TensorDecl> tensors;
   std::vector<std::string> inputs;  // run buffers every unit may read: ids, targets, cos, sin, and "loss" which is added to
   std::vector<Op> forward, backward;
@@ -145,7 +148,7 @@ struct TensorInstance {
   const TensorDecl* decl = nullptr;
 };
 // The unit that has a slot of a program, seen from the program's own.
-enum class SlotHome { kOwn, kEmbedding, kShared, kFrozen, kFrozenEmbedding, kQuantized };
+enum class SlotHome { kOwn, kEmbedding, kShared, kFrozen, kFrozenEmbedding, kQuantized, kReference, kReferenceEmbedding };
 
 struct ProgramVariant {
   const Program* program = nullptr;

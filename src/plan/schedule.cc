@@ -29,8 +29,15 @@ std::string_view name(BufferClass v) {
   return kNames[static_cast<int>(v)];
 }
 
-int slot_unit(const Schedule& s, int unit, int slot) {
-  const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])];
+int variant_index(const Schedule& s, const Instruction& i) {
+  return (is_reference(i) ? s.reference_variant : s.unit_variant)[static_cast<size_t>(i.unit)];
+}
+
+const ProgramVariant& variant_of(const Schedule& s, const Instruction& i) {
+  return *s.variants[static_cast<size_t>(variant_index(s, i))];
+}
+
+int slot_unit(const Schedule& s, const ProgramVariant& v, int unit, int slot) {
   switch (v.homes[static_cast<size_t>(slot)]) {
     case SlotHome::kOwn: return unit;
     case SlotHome::kEmbedding: return 0;
@@ -38,14 +45,15 @@ int slot_unit(const Schedule& s, int unit, int slot) {
     case SlotHome::kFrozen: return s.layout->frozen_unit(unit);
     case SlotHome::kFrozenEmbedding: return s.layout->frozen_unit(0);
     case SlotHome::kQuantized: return s.layout->quantized_unit(unit);
+    case SlotHome::kReference: return s.layout->reference_unit(unit);
+    case SlotHome::kReferenceEmbedding: return s.layout->reference_unit(0);
   }
   return -1;
 }
 
-const Slot& slot_of(const Schedule& s, int unit, int slot) {
-  const int home = slot_unit(s, unit, slot);
-  const std::string& own =
-      s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])]->slots[static_cast<size_t>(slot)];
+const Slot& slot_of(const Schedule& s, const ProgramVariant& v, int unit, int slot) {
+  const int home = slot_unit(s, v, unit, slot);
+  const std::string& own = v.slots[static_cast<size_t>(slot)];
   const std::string name = home == s.layout->shared_unit() ? shared_slot(unit, own) : own;
   const std::vector<Slot>& slots = s.layout->units[static_cast<size_t>(home)].slots;
   const auto found = std::find_if(slots.begin(), slots.end(), [&](const Slot& one) { return one.name == name; });
@@ -72,36 +80,43 @@ int replica_of(const Schedule& s, int unit) {
   return -1;
 }
 
-TouchedUnits touched_units(const Schedule& s, InstructionOp op, int unit) {
+namespace {
+
+TouchedUnits touched_by(const Schedule& s, const ProgramVariant& v, InstructionOp op, int unit) {
   TouchedUnits touched;
-  if (s.unit_variant[static_cast<size_t>(unit)] < 0) return touched;
-  const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(unit)])];
   for (const OpInstance& instance : op == InstructionOp::kForward ? v.forward : v.backward) {
     for (const Operand& r : instance.reads)
-      if (r.kind == Operand::Kind::kParameter) touched.parameters.insert(slot_unit(s, unit, r.index));
+      if (r.kind == Operand::Kind::kParameter) touched.parameters.insert(slot_unit(s, v, unit, r.index));
     for (const Operand& w : instance.writes)
-      if (w.kind == Operand::Kind::kGradient) touched.gradients.insert(slot_unit(s, unit, w.index));
+      if (w.kind == Operand::Kind::kGradient) touched.gradients.insert(slot_unit(s, v, unit, w.index));
   }
   return touched;
 }
 
-std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op) {
+}  // namespace
+
+TouchedUnits touched_units(const Schedule& s, const Instruction& i) { return touched_by(s, variant_of(s, i), i.op, i.unit); }
+
+std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op, std::string_view model) {
+  const std::vector<int>& variants = model == kReference ? s.reference_variant : s.unit_variant;
+  if (variants.empty()) return std::vector<TouchedUnits>(static_cast<size_t>(s.layout->num_programs));
   std::vector<TouchedUnits> touched;
   std::vector<int> first(s.variants.size(), -1);  // units of one variant differ in themselves alone
   for (int u = 0; u < s.layout->num_programs; ++u) {
-    if (s.unit_variant[static_cast<size_t>(u)] < 0) {
+    const int variant = variants[static_cast<size_t>(u)];
+    if (variant < 0) {
       touched.emplace_back();
       continue;
     }
-    int& known = first[static_cast<size_t>(s.unit_variant[static_cast<size_t>(u)])];
+    int& known = first[static_cast<size_t>(variant)];
     if (known < 0) {
-      touched.push_back(touched_units(s, op, known = u));
+      touched.push_back(touched_by(s, *s.variants[static_cast<size_t>(variant)], op, known = u));
       continue;
     }
     touched.push_back(touched[static_cast<size_t>(known)]);
     for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients}) {
       if (units->erase(known) > 0) units->insert(u);
-      for (const std::vector<int>* beside : {&s.layout->frozen_units, &s.layout->quantized_units}) {
+      for (const std::vector<int>* beside : {&s.layout->frozen_units, &s.layout->quantized_units, &s.layout->reference_units}) {
         const int of_known = (*beside)[static_cast<size_t>(known)];
         if (of_known >= 0 && units->erase(of_known) > 0) units->insert((*beside)[static_cast<size_t>(u)]);
       }
@@ -116,7 +131,8 @@ bool has_backward(const Schedule& s, int unit) {
 }
 
 bool reads_tokens(const Schedule& s, const Instruction& i) {
-  if (s.layout->mesh.pp == 1) return i.op == InstructionOp::kForward && i.unit == 0;
+  // The reference is the first to read a micro-batch, where it runs.
+  if (s.layout->mesh.pp == 1) return i.op == InstructionOp::kForward && i.unit == 0 && is_reference(i) == runs_reference(s);
   // Several micro-batches are under way: whoever reads where documents lie gets those of its own.
   if (s.is_packed) return i.op == InstructionOp::kForward || i.op == InstructionOp::kBackward;
   if (i.op == InstructionOp::kForward) return i.unit == 0 || i.unit + 1 == s.layout->num_programs;

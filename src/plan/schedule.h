@@ -91,6 +91,7 @@ inline constexpr std::string_view kFrozenBuffer = "frozen";
 inline constexpr std::string_view kQuantizedBuffer = "frozen_nf4";
 // Of Adafactor, while a step is taken: what FactoredLayout (update_layout.h) says.
 inline constexpr std::string_view kFactorSumsBuffer = "factor_sums", kUpdateSquaresBuffer = "update_squares";
+inline bool holds_frozen(const Buffer& buffer) { return buffer.name == kFrozenBuffer || buffer.name == kQuantizedBuffer; }
 // Where the state is copied to for a save that training does not wait for: master and moments, one after the other.
 inline constexpr std::string_view kCheckpointCopy = "checkpoint_copy";
 
@@ -121,11 +122,14 @@ struct StageTensors {
   bool operator==(const StageTensors&) const = default;
 };
 
+// Whose parameters an instruction computes with.
+inline constexpr std::string_view kPolicy = "policy", kReference = "reference";
+
 struct Instruction {
   InstructionOp op = InstructionOp::kForward;
   int unit = -1;
   std::string program_variant;  // of kForward, kBackward
-  std::string model = "policy";
+  std::string model{kPolicy};
   int chunk = 0;
   int micro_batch = -1;
   int bucket = -1;  // unit whose flat buffer moves; native: bucket = unit
@@ -152,6 +156,7 @@ struct Schedule {
   std::shared_ptr<const NativePrograms> programs;
   std::vector<std::shared_ptr<const ProgramVariant>> variants;  // of units: embedding, block (one per recompute choice), head
   std::vector<int> unit_variant;                                // per unit; -1: another stage has it
+  std::vector<int> reference_variant;                           // per unit, where the reference runs in the list; else empty
   std::shared_ptr<const Layout> layout;
   // Of a pipeline's step, per unit and tensor of its variant: its offset in StageTensors::kept, in bytes; -1: it is not kept.
   std::vector<std::vector<int64_t>> kept_offset;
@@ -172,9 +177,14 @@ struct Schedule {
   std::vector<int64_t> live_bytes;  // span bytes during each step
 };
 
-// Where a unit's program has its parameters: the unit of slot `slot` of its variant, and the slot there.
-int slot_unit(const Schedule& schedule, int unit, int slot);
-const Slot& slot_of(const Schedule& schedule, int unit, int slot);
+inline bool runs_reference(const Schedule& schedule) { return !schedule.reference_variant.empty(); }
+inline bool is_reference(const Instruction& instruction) { return instruction.model == kReference; }
+// What kForward and kBackward run: its number among the variants, and the variant.
+int variant_index(const Schedule& schedule, const Instruction& instruction);
+const ProgramVariant& variant_of(const Schedule& schedule, const Instruction& instruction);
+// Where a variant that runs for a unit has its parameters: the unit of its slot `slot`, and the slot there.
+int slot_unit(const Schedule& schedule, const ProgramVariant& variant, int unit, int slot);
+const Slot& slot_of(const Schedule& schedule, const ProgramVariant& variant, int unit, int slot);
 // Do programs find this unit's parameters or gradients in the buffer? A buffer that belongs to a unit holds that unit's; a run buffer
 // that belongs to none holds those of all units but the shared one, which has buffers of its own; kFrozenBuffer and
 // kQuantizedBuffer those of frozen ones.
@@ -185,8 +195,9 @@ int replica_of(const Schedule& schedule, int unit);
 struct TouchedUnits {
   std::set<int> parameters, gradients;
 };
-TouchedUnits touched_units(const Schedule& schedule, InstructionOp op, int unit);
-std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, InstructionOp op);  // of each unit that has a program
+TouchedUnits touched_units(const Schedule& schedule, const Instruction& instruction);
+// Of each unit that has a program. Of the reference: nothing where it does not run.
+std::vector<TouchedUnits> touched_by_units(const Schedule& schedule, InstructionOp op, std::string_view model = kPolicy);
 // Does the instruction read tokens, which are copied to the device before it? In a pipeline several micro-batches are under way, and
 // the embedding's backward needs its own again; every program does where rows are packed.
 bool reads_tokens(const Schedule& schedule, const Instruction& instruction);

@@ -45,9 +45,15 @@ std::string unit_text(const Schedule& s, int unit) {
   const UnitKind kind = s.layout->units[unit].kind;
   if (kind == UnitKind::kBlock) return fmt::format("block {}", unit - 1);
   if (kind == UnitKind::kFrozen) {  // of that unit
-    const std::vector<int>& all = s.layout->units[unit].is_quantized ? s.layout->quantized_units : s.layout->frozen_units;
+    const UnitLayout& u = s.layout->units[unit];
+    const std::vector<int>& all = u.is_quantized   ? s.layout->quantized_units
+                                  : u.is_reference ? s.layout->reference_units
+                                                   : s.layout->frozen_units;
     const auto of = static_cast<int>(std::find(all.begin(), all.end(), unit) - all.begin());
-    return fmt::format("{} {}", s.layout->units[unit].is_quantized ? "nf4" : "frozen",
+    return fmt::format("{} {}",
+                       u.is_quantized   ? "nf4"
+                       : u.is_reference ? "reference"
+                                        : "frozen",
                        unit_text(s, of).substr(0, 5) == "block" ? std::to_string(of - 1) : unit_text(s, of));
   }
   return std::string(name(kind));
@@ -70,7 +76,7 @@ std::string buffers_text(const Schedule& s, const std::vector<int>& buffers) {
 std::map<Group, int64_t> exchanged_bytes(const Schedule& s, const Instruction& i) {
   std::map<Group, int64_t> bytes;
   if (!is_program(i.op)) return bytes;
-  const ProgramVariant& v = *s.variants[s.unit_variant[i.unit]];
+  const ProgramVariant& v = variant_of(s, i);
   for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
     if (!is_communication(op.op->kind) || op.op->kind == OpKind::kWait) continue;
     bytes[op.op->group] += bytes_of(*v.tensors[all_rows(op).index].decl, s.symbols, s.compute);
@@ -85,6 +91,7 @@ std::string format_instruction(const Schedule& s, int index) {
   std::string line = fmt::format("{:4} {:7} {:13} {:10}", index, name(i.stream), name(i.op), unit_text(s, i.unit));
   line += i.micro_batch >= 0 ? fmt::format(" mb{}", i.micro_batch) : "    ";
   std::string rest;
+  if (is_reference(i)) rest += " of the reference";
   if (!i.program_variant.empty() && i.program_variant.find('/') != std::string::npos) rest += fmt::format(" as {}", i.program_variant);
   if (is_transfer(i.op))
     rest +=

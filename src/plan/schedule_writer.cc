@@ -40,12 +40,14 @@ std::set<std::string> with_gathered(std::set<std::string> dropped, const Program
 }  // namespace
 
 void ScheduleWriter::derive_variants() {
-  const Pass pass = s_.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain;
-  const auto add = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix) {
+  const auto add_pass = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix, Pass pass) {
     auto v = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
     v->name += suffix;
     s_.variants.push_back(std::move(v));
     return static_cast<int>(s_.variants.size()) - 1;
+  };
+  const auto add = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix) {
+    return add_pass(program, dropped, suffix, s_.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain);
   };
   const std::set<std::string> dropped(plan_.recompute.dropped.begin(), plan_.recompute.dropped.end());
   const int embedding = add(s_.programs->embedding, {}, "");
@@ -67,6 +69,14 @@ void ScheduleWriter::derive_variants() {
       const auto kind = static_cast<size_t>(s_.programs->kind_of_layer[static_cast<size_t>(u - 1)]);
       s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block[kind] : plain[kind]);
     }
+  }
+  if (const NativePrograms* reference = s_.programs->reference.get(); reference != nullptr) {
+    const auto add_reference = [&](const Program& program) { return add_pass(program, {}, "", Pass::kEvaluate); };
+    s_.reference_variant.push_back(add_reference(reference->embedding));
+    std::vector<int> kinds;
+    for (const Program& kind : reference->blocks) kinds.push_back(add_reference(kind));
+    for (const int kind : reference->kind_of_layer) s_.reference_variant.push_back(kinds[static_cast<size_t>(kind)]);
+    s_.reference_variant.push_back(add_reference(reference->head));
   }
   if (plan_.mesh.pp == 1) return;
   std::vector<int> here(s_.unit_variant.size(), -1);

@@ -38,6 +38,7 @@ UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage) : ScheduleW
   accumulator_.assign(num_buckets(), -1);
   forward_touches_ = touched_by_units(s_, InstructionOp::kForward);
   backward_touches_ = touched_by_units(s_, InstructionOp::kBackward);
+  reference_touches_ = touched_by_units(s_, InstructionOp::kForward, kReference);
 }
 
 Schedule UnitCompiler::run() {
@@ -110,15 +111,18 @@ std::vector<int> itself_first(int u, const std::set<int>& touched) {
 
 }  // namespace
 
-std::vector<int> UnitCompiler::needs(int u, bool backward) const {
-  return itself_first(u, (backward ? backward_touches_ : forward_touches_)[u].parameters);
+std::vector<int> UnitCompiler::needs(int u, Reader reader) const {
+  const std::vector<TouchedUnits>& touches = reader == Reader::kForward    ? forward_touches_
+                                             : reader == Reader::kBackward ? backward_touches_
+                                                                           : reference_touches_;
+  return itself_first(u, touches[u].parameters);
 }
 
 std::vector<int> UnitCompiler::gradient_buckets(int u) const { return itself_first(u, backward_touches_[u].gradients); }
 
-void UnitCompiler::ensure_gathered(int u, bool backward) {
+void UnitCompiler::ensure_gathered(int u, Reader reader) {
   if (u < 0 || u >= num_units()) return;
-  for (const int bucket : needs(u, backward)) {
+  for (const int bucket : needs(u, reader)) {
     if (source(bucket) != ParameterSource::kGather || gathered_[bucket] >= 0) continue;
     gathered_[bucket] = add_buffer(fmt::format("P{}", bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket),
                                    gathered_dtype(bucket), BufferLifetime::kSpan, bucket);
@@ -126,8 +130,8 @@ void UnitCompiler::ensure_gathered(int u, bool backward) {
   }
 }
 
-void UnitCompiler::use_parameters(Instruction& i, int u, bool backward) {
-  for (const int bucket : needs(u, backward)) {
+void UnitCompiler::use_parameters(Instruction& i, Reader reader) {
+  for (const int bucket : needs(i.unit, reader)) {
     if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(master_);
     if (source(bucket) == ParameterSource::kReplica) i.uses.push_back(replica(bucket));
     if (source(bucket) == ParameterSource::kFrozen) i.uses.push_back(frozen_shard(bucket));
@@ -144,10 +148,11 @@ void UnitCompiler::release(Instruction& i, int bucket) {
   gathered_[bucket] = -1;
 }
 
-Instruction& UnitCompiler::emit_program(InstructionOp op, int u) {
+Instruction& UnitCompiler::emit_program(InstructionOp op, int u, std::string_view model) {
   Instruction& i = emit(op, u);
-  i.program_variant = s_.variants[s_.unit_variant[u]]->name;
-  use_parameters(i, u, op == InstructionOp::kBackward);
+  i.model = model;
+  i.program_variant = variant_of(s_, i).name;
+  use_parameters(i, is_reference(i) ? Reader::kReference : op == InstructionOp::kBackward ? Reader::kBackward : Reader::kForward);
   return i;
 }
 

@@ -10,6 +10,7 @@
 namespace distsetup {
 
 enum class ParameterSource { kMaster, kReplica, kGather, kFrozen };
+enum class Reader { kForward, kBackward, kReference };  // of a unit's parameters
 enum class GradientPath {
   kDirect,       // into the rank's fp32 gradient
   kStaged,       // unit buffer in the compute dtype, added to the rank's fp32 gradient
@@ -36,12 +37,12 @@ class UnitCompiler : protected ScheduleWriter {
   // --- forward and backward of one unit
 
   // The parameters that unit u reads are on their way from here on; nothing for a unit that there is not.
-  void ensure_gathered(int u, bool backward);
+  void ensure_gathered(int u, Reader reader);
   // Reads the parameters of unit u, and waits for their gathers.
-  Instruction& emit_program(InstructionOp op, int u);
+  Instruction& emit_program(InstructionOp op, int u, std::string_view model = kPolicy);
   void release(Instruction& i, int bucket);
   // Units whose parameters unit u reads; units that its backward writes gradients of. Itself first.
-  std::vector<int> needs(int u, bool backward) const;
+  std::vector<int> needs(int u, Reader reader) const;
   std::vector<int> gradient_buckets(int u) const;
   // With the buffers that its gradients go to. Parameters are not released.
   Instruction& emit_backward(int u);
@@ -77,7 +78,7 @@ class UnitCompiler : protected ScheduleWriter {
   void save();
   void make_run_buffers();
   void emit_gather(int u, int buffer, bool fresh);
-  void use_parameters(Instruction& i, int u, bool backward);
+  void use_parameters(Instruction& i, Reader reader);
   int new_accumulator(int u);
   void accumulate_local(int u, int target, bool fresh = false);
   void start_reduce(int u, int full, Dtype dtype, bool last);
@@ -97,7 +98,7 @@ class UnitCompiler : protected ScheduleWriter {
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
   PendingReduction pending_;
   std::vector<int> replica_events_;
-  std::vector<TouchedUnits> forward_touches_, backward_touches_;  // per unit
+  std::vector<TouchedUnits> forward_touches_, backward_touches_, reference_touches_;  // per unit
 };
 
 }  // namespace distsetup

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/splitmix.h"
+#include "plan/frozen.h"
 #include "weights/nf4.h"
 
 namespace distsetup {
@@ -33,22 +34,14 @@ Diagnostics compare_tied_head(BoxReader& reader, const WeightsFolder& folder, co
   return {};
 }
 
-Diagnostics load_frozen(const WeightsFolder& folder, const Layout& layout, const Coordinates& at, const StoreFrozen& store) {
-  const Result<MatchedWeights> matched = match_weights(folder, layout.geometry);
-  if (!matched.ok()) return matched.diagnostics;
-  BoxReader reader(folder, layout.geometry);
-  std::vector<float> values;
-  const auto load = [&](const Parameter& parameter, const Box& piece) -> Diagnostics {
-    values.resize(static_cast<size_t>(piece.numel()));
-    Diagnostics said = reader.read(parameter, *matched->tensors.at(parameter.name), piece, values.data());
-    if (has_error(said)) return said;
-    store.values(piece.shard_offset, values);
-    if (matched->tied_head == nullptr || parameter.name != matched->tied_to) return {};
-    return compare_tied_head(reader, folder, *matched, parameter, piece, values.data());
-  };
+namespace {
+
+// This rank's boxes of what is frozen and no record, in pieces that fit into kPieceBytes.
+Diagnostics each_frozen_piece(const Layout& layout, const Coordinates& at, bool of_adapters,
+                              const std::function<Diagnostics(const Parameter&, const Box&)>& load) {
   for (const UnitLayout& unit : layout.units) {
     for (const Parameter& parameter : unit.parameters) {
-      if (!unit.is_frozen || unit.is_quantized) continue;
+      if (!unit.is_frozen || unit.is_quantized || is_adapter_name(parameter.name) != of_adapters) continue;
       for (const Box& box : boxes_of(layout, unit, parameter, at)) {
         const int64_t width = box.size.size() > 1 ? box.size[1] : 1;
         const int64_t step = std::max<int64_t>(1, kPieceBytes / static_cast<int64_t>(sizeof(float)) / width);
@@ -62,6 +55,38 @@ Diagnostics load_frozen(const WeightsFolder& folder, const Layout& layout, const
       }
     }
   }
+  return {};
+}
+
+}  // namespace
+
+Diagnostics load_adapter_copies(const WeightsFolder& adapter, const Layout& layout, const Coordinates& at, const StoreFrozen& store) {
+  BoxReader reader(adapter, layout.geometry);
+  std::vector<float> values;
+  return each_frozen_piece(layout, at, true, [&](const Parameter& parameter, const Box& piece) {
+    values.resize(static_cast<size_t>(piece.numel()));
+    const auto tensor = adapter.tensors.find(peft_name(parameter.name));
+    CHECK(tensor != adapter.tensors.end(), "{}", parameter.name);  // the plan was made with this header
+    Diagnostics said = reader.read(parameter, tensor->second, piece, values.data());
+    if (!has_error(said)) store.values(piece.shard_offset, values);
+    return said;
+  });
+}
+
+Diagnostics load_frozen(const WeightsFolder& folder, const Layout& layout, const Coordinates& at, const StoreFrozen& store) {
+  const Result<MatchedWeights> matched = match_weights(folder, layout.geometry);
+  if (!matched.ok()) return matched.diagnostics;
+  BoxReader reader(folder, layout.geometry);
+  std::vector<float> values;
+  const auto load = [&](const Parameter& parameter, const Box& piece) -> Diagnostics {
+    values.resize(static_cast<size_t>(piece.numel()));
+    Diagnostics said = reader.read(parameter, *matched->tensors.at(parameter.name), piece, values.data());
+    if (has_error(said)) return said;
+    store.values(piece.shard_offset, values);
+    if (matched->tied_head == nullptr || parameter.name != matched->tied_to) return {};
+    return compare_tied_head(reader, folder, *matched, parameter, piece, values.data());
+  };
+  if (Diagnostics said = each_frozen_piece(layout, at, false, load); has_error(said)) return said;
   const auto rows_of = [&](const Parameter& parameter) -> FillRows {
     return [&](int64_t first, int64_t rows, float* to) {
       const Box box = {{first, 0}, {rows, parameter.full_shape[1]}, 0};
@@ -144,7 +169,7 @@ void FrozenDigest::add(int64_t offset, std::span<const float> values) {
   CHECK(place.parameter != nullptr && place.element + static_cast<int64_t>(values.size()) <= place.parameter->numel, "{} + {}", offset,
         values.size());
   if (!is_counted(place)) return;
-  const uint64_t name = number_of(place.parameter->name);
+  const uint64_t name = number_of(place.parameter->name + (place.unit->is_reference ? "/reference" : ""));
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t element = full_element(*place.parameter, at_.tp, place.element + static_cast<int64_t>(i));
     if (element < 0) continue;

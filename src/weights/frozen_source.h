@@ -33,8 +33,10 @@ Diagnostics store_records(const Layout& layout, const Coordinates& at, const std
 Diagnostics compare_tied_head(BoxReader& reader, const WeightsFolder& folder, const MatchedWeights& matched,
                               const Parameter& embedding, const Box& box, const float* values);
 
-// What is frozen, piece by piece.
+// What is frozen, piece by piece; but for the reference's copies of adapters, which `load_adapter_copies` takes from a folder of
+// adapters.
 Diagnostics load_frozen(const WeightsFolder& folder, const Layout& layout, const Coordinates& at, const StoreFrozen& store);
+Diagnostics load_adapter_copies(const WeightsFolder& adapter, const Layout& layout, const Coordinates& at, const StoreFrozen& store);
 
 // A number for the values of all frozen parameters of a model, the same on any mesh: the sum over all elements of what mixing the
 // name, the element's number and the bits of its value gives. Each rank adds what it holds and no rank of lower number does.

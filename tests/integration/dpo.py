@@ -1,7 +1,8 @@
 """dpo.py BIN FOLDER TOKENIZER: preference pairs through data prepare and the bundled trainer, and through TRL's DPOTrainer.
 
 The token ids of both are the same. For each loss, on several meshes, eight steps of AdamW over all pairs have TRL's losses, gradient
-norms, rewards and log-probabilities; and with adapters beside the model. Then: a run that is stopped goes on with the same numbers, without the starting weights; a run is
+norms, rewards and log-probabilities; and with adapters beside the model. So they have whichever way the reference is had: found before the
+first step, run in each step as the model without its adapters, or as a frozen copy. Then: a run that is stopped goes on with the same numbers, without the starting weights; a run is
 the same bits when it is repeated; a pair turned round is another run; and a longer run widens the margin."""
 import json
 import os
@@ -30,6 +31,8 @@ MESHES = {
     "cp 2, ring": ["--gpus", "2", "--cp", "2", "--cp-method", "ring"],
     "pp 2": ["--gpus", "2", "--pp", "2"],
 }
+# Where the reference runs in the step, too: found before it is what the others are.
+SHARDED = ["1", "zero3 × 2", "zero1 × 2, accumulation 3", "ddp × 3", "hybrid 2 × 2", "tp 2"]
 # Ours, and TRL's name for it. TRL's sigmoid does not read label_smoothing; its aot does, and with one pair to a batch, which leaves
 # nothing to sort, is the same formula (cDPO).
 LOSSES = {"sigmoid": ([], "sigmoid", 0), "hinge": (["--loss", "hinge"], "hinge", 0), "ipo": (["--loss", "ipo"], "ipo", 0),
@@ -115,13 +118,15 @@ class Ours:
                                 "--samples", str(PAIRS), "--json"]))["samples"]
         return [(shown[i]["ids"], shown[i + 1]["ids"]) for i in range(0, len(shown), 2)]
 
-    def plan(self, data, flags, steps=STEPS):
+    def planning(self, data, steps=STEPS):
+        return [f"{self.binary}/distsetup", "plan", "--model", str(self.folder / "model"), "--method", "dpo", "--data", str(self.folder / data),
+                "--gpu", "cpu", "--nodes", "1", "--sequence-length", str(LENGTH), "--global-batch", str(PAIRS), "--warmup-steps", "0",
+                "--steps", str(steps), "--learning-rate", str(RATE), "--min-learning-rate", str(RATE), "--precision", "fp32"]
+
+    def plan(self, data, flags, steps=STEPS, out=None):
         self.runs += 1
-        out = self.folder / f"run{self.runs}"
-        run([f"{self.binary}/distsetup", "plan", "--model", str(self.folder / "model"), "--method", "dpo", "--data", str(self.folder / data),
-             "--gpu", "cpu", "--nodes", "1", "--sequence-length", str(LENGTH), "--global-batch", str(PAIRS), "--warmup-steps", "0",
-             "--steps", str(steps), "--learning-rate", str(RATE), "--min-learning-rate", str(RATE), "--precision", "fp32", *flags,
-             "--output", str(out / "plan.json")])
+        out = out or self.folder / f"run{self.runs}"
+        run([*self.planning(data, steps), *flags, "--output", str(out / "plan.json"), *(["--force"] if (out / "plan.json").exists() else [])])
         return out
 
     def launch(self, out, more=()):
@@ -148,21 +153,54 @@ def problems_of(ours, theirs):
     return problems
 
 
+def other_bytes(out):
+    comparison = json.loads((out / "report.json").read_text())["comparison"]
+    return [f"predicted bytes are not the measured ones: {row['what']}" for row in comparison if row.get("difference_bytes")]
+
+
 def check_adapters(ours, data, rows, tokenizer):
-    """LoRA's adapters on pairs; TRL's reference is the model without them."""
+    """LoRA's adapters on pairs; TRL's reference is the model without them, and so are all of ours where these begin with zeros."""
     model = ours.folder / "model"
     _, theirs = trl_steps(model, ours.folder / "trl", rows, tokenizer, "sigmoid", 0, adapters=True)
     problems = []
     for mesh, flags in MESHES.items():
         if "--tp" in flags or "--pp" in flags:
             continue
-        out = ours.plan(data, [*flags, "--adapter-from", str(adapters_of(model))])
+        cached = None
+        for reference in ("cached", "shared", "sharded"):
+            if reference == "sharded" and mesh not in ("1", "zero3 × 2", "zero1 × 2, accumulation 3"):
+                continue
+            out = ours.plan(data, [*flags, "--adapter-from", str(adapters_of(model)), "--reference", reference])
+            ours.launch(out)
+            found = problems_of(ours.steps(out), theirs)[:4] + other_bytes(out)
+            cached = cached or ours.steps(out)
+            found += differences(ours.steps(out), cached, 1e-6)
+            print(f"adapters, {mesh}, {reference}: {STEPS} steps, loss {theirs[0]['loss']:.4f} to {theirs[-1]['loss']:.4f}")
+            problems += [f"adapters, {mesh}, {reference}: {p}" for p in found]
+    return problems + check_trained_adapters(ours, data)
+
+
+def check_trained_adapters(ours, data):
+    """Adapters that have been trained: with shared the reference is the model without them, with the others the model that is started from."""
+    begin = ours.plan(data, ["--gpus", "1", "--adapter-from", str(adapters_of(ours.folder / "model"))])
+    ours.launch(begin)
+    trained = begin / "adapter"
+    first = {}
+    for reference in ("cached", "shared", "sharded"):
+        out = ours.plan(data, ["--gpus", "2", "--sharding", "zero3", "--adapter-from", str(trained), "--reference", reference])
         ours.launch(out)
-        found = problems_of(ours.steps(out), theirs)
-        differ = [row["what"] for row in json.loads((out / "report.json").read_text())["comparison"] if row.get("difference_bytes")]
-        print(f"adapters, {mesh}: {STEPS} steps, loss {theirs[0]['loss']:.4f} to {theirs[-1]['loss']:.4f}")
-        problems += [f"adapters, {mesh}: {p}" for p in found[:4]] + [f"adapters, {mesh}: predicted bytes are not the measured ones: {w}" for w in differ]
-    return problems
+        first[reference] = ours.steps(out)
+    problems = differences(first["sharded"], first["cached"], 1e-6)
+    before = ours.steps(begin)[-1]
+    if max(abs(first["cached"][0][m]) for m in METRICS[:3]) > 1e-5 or not first["shared"][0]["rewards/margins"] > before["rewards/margins"] / 2 > 0.01:
+        problems.append(f"margins of trained adapters at the first step: {[(r, rows[0]['rewards/margins']) for r, rows in first.items()]}")
+    return [f"trained adapters: {p}" for p in problems]
+
+
+def differences(ours, theirs, tolerance):
+    """Of two runs of ours."""
+    off = max(abs(a[n] - b[n]) / max(abs(b[n]), 1) for a, b in zip(ours, theirs, strict=True) for n in NUMBERS)
+    return [f"the numbers of two runs differ by {off}"] if off > tolerance else []
 
 
 NUMBERS = ["loss", "gradient_norm", *METRICS]
@@ -170,6 +208,38 @@ NUMBERS = ["loss", "gradient_norm", *METRICS]
 
 def numbers(rows):
     return [[row[n] for n in NUMBERS] for row in rows]
+
+
+def check_copy(ours, data, flags, cached):
+    """A run with a frozen copy as its reference: stopped, on another mesh, beside other weights, and where it cannot be."""
+    problems = []
+    straight = ours.plan(data, [*flags, "--reference", "sharded"])
+    ours.launch(straight)
+    problems += differences(ours.steps(straight), ours.steps(cached), 1e-6) + other_bytes(straight)
+    if (straight / "checkpoints/reference.safetensors").exists():
+        problems.append("a reference that runs in the step is written to a file, too")
+    again = ours.plan(data, [*flags, "--reference", "sharded"])
+    ours.launch(again, ["--stop-after", "3"])
+    moved = ours.folder / "moved"
+    shutil.copytree(again, moved)
+    ours.launch(again)
+    if numbers(ours.steps(straight)) != numbers(ours.steps(again)):
+        problems.append("a run with a frozen copy that was stopped and went on has other numbers")
+    ours.plan(data, ["--gpus", "3", "--sharding", "zero1", "--gradient-accumulation", "4", "--reference", "sharded"], out=moved)
+    weights = ours.folder / "model/model.safetensors"
+    kept = weights.read_bytes()
+    weights.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    refused = subprocess.run([f"{ours.binary}/distsetup", "launch", "--plan", str(moved / "plan.json")], capture_output=True, text=True, check=False)
+    weights.write_bytes(kept)
+    if refused.returncode == 0 or "frozen parameters of the digest" not in refused.stdout + refused.stderr:
+        problems.append(f"other weights for the frozen copy: {refused.returncode} {(refused.stdout + refused.stderr)[-400:]}")
+    ours.launch(moved)
+    problems += differences(ours.steps(straight), ours.steps(moved), 1e-5)
+    for more, said in ((["--reference", "sharded", "--pp", "2"], "--reference cached, or --pp 1"), (["--reference", "shared"], "this plan has no adapters")):
+        refused = subprocess.run([*ours.planning(data), "--gpus", "2", *more], capture_output=True, text=True, check=False)
+        if refused.returncode == 0 or said not in refused.stderr:
+            problems.append(f"{more}: {refused.returncode} {refused.stderr[-400:]}")
+    return [f"frozen copy: {p}" for p in problems]
 
 
 def check_runs(ours, data):
@@ -192,10 +262,7 @@ def check_runs(ours, data):
     ours.launch(lost)
     if numbers(ours.steps(straight)) != numbers(ours.steps(lost)):
         problems.append("a run whose reference was found again has other numbers")
-    comparison = json.loads((straight / "report.json").read_text())["comparison"]
-    differ = [row["what"] for row in comparison if row.get("difference_bytes")]
-    if differ:
-        problems.append(f"predicted bytes are not the measured ones: {differ}")
+    problems += other_bytes(straight) + check_copy(ours, data, flags, straight)
     free = ours.plan(data, [*flags, "--reference", "none"])
     ours.launch(free)
     first = ours.steps(free)[0]
@@ -228,13 +295,19 @@ def main():
             for mesh, mesh_flags in MESHES.items():
                 if (loss != "sigmoid" or chats) and mesh not in ("1", "zero3 × 2", "tp 2"):
                     continue
-                out = ours.plan(data, [*mesh_flags, *flags])
-                ours.launch(out)
-                problems = ([] if same_ids else ["other token ids than TRL's"]) + problems_of(ours.steps(out), theirs)
-                checked, failures = checked + 1, failures + bool(problems)
-                worst = max(abs(a["loss"] - b["loss"]) / max(abs(b["loss"]), 0.1) for a, b in zip(ours.steps(out), theirs))
-                print(f"{data}, {loss}, {mesh}: {STEPS} steps, loss {theirs[0]['loss']:.4f} to {theirs[-1]['loss']:.4f}, off by {worst:.1e} at most"
-                      + "".join(f"\n  {p}" for p in problems[:4]))
+                both = loss == "sigmoid" and not chats
+                references = (["cached"] if both or mesh != "zero3 × 2" else []) + (["sharded"] if mesh in SHARDED and (both or mesh == "zero3 × 2") else [])
+                cached = None
+                for reference in references:
+                    out = ours.plan(data, [*mesh_flags, *flags, "--reference", reference])
+                    ours.launch(out)
+                    cached = cached or ours.steps(out)
+                    problems = ([] if same_ids else ["other token ids than TRL's"]) + problems_of(ours.steps(out), theirs) + other_bytes(out)
+                    problems += differences(ours.steps(out), cached, 1e-6)
+                    checked, failures = checked + 1, failures + bool(problems)
+                    worst = max(abs(a["loss"] - b["loss"]) / max(abs(b["loss"]), 0.1) for a, b in zip(ours.steps(out), theirs))
+                    print(f"{data}, {loss}, {mesh}, {reference}: {STEPS} steps, loss {theirs[0]['loss']:.4f} to {theirs[-1]['loss']:.4f}, "
+                          f"off by {worst:.1e} at most" + "".join(f"\n  {p}" for p in problems[:4]))
     turned = ours.prepare([{**r, "chosen": r["rejected"], "rejected": r["chosen"]} for r in make_pairs(random.Random(11), False)], "turned")
     assert [(r, c) for c, r in turned] == ours.prepare(make_pairs(random.Random(11), False), "texts_again")
     out = ours.plan("turned", ["--gpus", "1"])

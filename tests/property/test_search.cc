@@ -70,6 +70,10 @@ Problem random_problem(std::mt19937_64& random) {
   p.base.precision.compute = pick(0, 1) == 0 ? Dtype::kF32 : Dtype::kBf16;
   p.base.train.sequence_length = 16 * pick(1, 8);
   p.base.train.optimizer = std::array{"adamw", "adafactor", "muon"}[static_cast<size_t>(pick(0, 2))];
+  if (pick(0, 3) == 0) {
+    p.base.train.method = kDpo;
+    p.base.train.preference.reference = pick(0, 1) == 0 ? "sharded" : "cached";
+  }
   p.node_counts = {static_cast<int>(pick(1, 2))};
   p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
   p.reshard_after_forward = {1, 0};
@@ -174,6 +178,7 @@ TEST_CASE("bounds of bytes and seconds are never above the simulation on 10000 p
   int plans = 0;
   while (plans < 10'000) {
     Plan plan = make_test_plan(random_geometry(random), random_choice(random), 1 + static_cast<int64_t>(random() % 40));
+    if (random() % 2 == 0) plan.train.preference.reference = "sharded";  // read where pairs are learned from
     if (has_error(validate(plan))) continue;
     ++plans;
     plan.hardware.link_bytes_per_s = plan.hardware.network_bytes_per_s = 1e10;

@@ -38,11 +38,15 @@ TEST_CASE("cuda: preference pairs as on the CPU", "[cuda_kernels]") {
   cpu::cross_entropy_local(z.data(), target.data(), stats.data(), T, s.V, {0, s.V}, {});
   struct Found {
     std::vector<double> logps, coefficients, numbers;
-    std::vector<float> policy, dz;
+    std::vector<float> policy, dz, reference;
   };
   const auto empty = [&] {
-    return Found{std::vector<double>(static_cast<size_t>(s.ranks * s.B * 2)), std::vector<double>(static_cast<size_t>(s.B)),
-                 std::vector<double>(kNumPreferenceNumbers, 0.5), std::vector<float>(static_cast<size_t>(s.B)), z};
+    return Found{std::vector<double>(static_cast<size_t>(s.ranks * s.B * 2)),
+                 std::vector<double>(static_cast<size_t>(s.B)),
+                 std::vector<double>(kNumPreferenceNumbers, 0.5),
+                 std::vector<float>(static_cast<size_t>(s.B)),
+                 z,
+                 std::vector<float>(static_cast<size_t>(s.B))};
   };
   std::vector<float> reference;
   for (int64_t b = 0; b < s.B; ++b) reference.push_back(-2.0f * float(s.ranks * s.rows) - float(b % 3));
@@ -74,6 +78,10 @@ TEST_CASE("cuda: preference pairs as on the CPU", "[cuda_kernels]") {
        {{cpu.dz.data(), {T, s.V}, Dtype::kF32}});
   cuda::logits_gradient(false, gpu.dz.data(), target.data(), stats.data(), 1, gpu.coefficients.data(), s.B, gpu.dz.data(), T, s.V,
                         {0, s.V}, {}, nullptr);
+  call("reference_logps", {{cpu.logps.data(), {s.ranks * s.B, 2}, Dtype::kF64}}, {{cpu.reference.data(), {s.B}, Dtype::kF32}});
+  cuda::reference_logps(gpu.logps.data(), s.B, s.ranks, gpu.reference.data(), nullptr);
+  CHECK(cpu.reference == cpu.policy);
+  CHECK(difference(gpu.reference, cpu.reference) < 1e-6);
   CHECK(difference(floats(gpu.logps), floats(cpu.logps)) < 1e-6);
   CHECK(difference(floats(gpu.coefficients), floats(cpu.coefficients)) < 1e-5);
   CHECK(difference(floats(gpu.numbers), floats(cpu.numbers)) < 1e-5);

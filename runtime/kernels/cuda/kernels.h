@@ -74,6 +74,7 @@ void cross_entropy_finish(bool bf16, const void* z_TV, const int64_t* target_T, 
 // where `adds` says so.
 void sequence_logps(const int64_t* target_T, const float* all_stats, int64_t size, double* logps_B2, int64_t T, int64_t B,
                     StreamHandle stream);
+void reference_logps(const double* logps, int64_t B, int ranks, float* reference_B, StreamHandle stream);
 void preference(const double* logps, const float* reference_B, const double* scale, PairLossShape shape, int64_t B, int ranks,
                 bool adds, double* coefficients_B, double* numbers, float* policy_B, StreamHandle stream);
 void logits_gradient(bool bf16, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size,

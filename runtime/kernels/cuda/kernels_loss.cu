@@ -168,17 +168,21 @@ __global__ void sequence_logps_kernel(const int64_t* target, const float* all_st
   logps[2 * blockIdx.x + 1] = count;
 }
 
-__device__ SequenceLogp sequence_at(const double* logps, const float* reference, int64_t B, int ranks, int64_t b) {
+__device__ SequenceLogp sequence_at(const double* logps, float reference, int64_t B, int ranks, int64_t b) {
   double sum = 0, tokens = 0;
   for (int rank = 0; rank < ranks; ++rank) sum += logps[2 * (rank * B + b)], tokens += logps[2 * (rank * B + b) + 1];
-  return {float(sum), tokens, reference[b]};
+  return {float(sum), tokens, reference};
+}
+__global__ void reference_logps_kernel(const double* logps, int64_t B, int ranks, float* reference) {
+  for (int64_t b = 0; b < B; ++b) reference[b] = sequence_at(logps, 0, B, ranks, b).logp;
 }
 // One thread: a micro-batch has few pairs.
 __global__ void preference_kernel(const double* logps, const float* reference, const double* scale_in, PairLossShape shape, int64_t B,
                                   int ranks, bool adds, double* coefficients, double* numbers, float* policy) {
   const double scale = *scale_in;
   for (int64_t b = 0; b < B; b += 2) {
-    const SequenceLogp chosen = sequence_at(logps, reference, B, ranks, b), rejected = sequence_at(logps, reference, B, ranks, b + 1);
+    const SequenceLogp chosen = sequence_at(logps, reference[b], B, ranks, b),
+                       rejected = sequence_at(logps, reference[b + 1], B, ranks, b + 1);
     policy[b] = chosen.logp;
     policy[b + 1] = rejected.logp;
     PairNumbers found;
@@ -250,6 +254,11 @@ void sequence_logps(const int64_t* target, const float* all_stats, int64_t size,
                     StreamHandle stream) {
   launch(sequence_logps_kernel, unsigned(B), kBlock, stream, target, all_stats, size, logps, T, T / B);
   check_launch("sequence_logps");
+}
+
+void reference_logps(const double* logps, int64_t B, int ranks, float* reference, StreamHandle stream) {
+  launch(reference_logps_kernel, 1, 1, stream, logps, B, ranks, reference);
+  check_launch("reference_logps");
 }
 
 void preference(const double* logps, const float* reference, const double* scale, PairLossShape shape, int64_t B, int ranks, bool adds,

@@ -86,6 +86,10 @@ void pair_logps(const Call& c) {
   sequence_logps(in_as<int64_t>(c, 0), in_as<float>(c, 1), c.context->tp, out_as<double>(c, 0), c.reads[0].dim(0), c.writes[0].dim(0),
                  compute());
 }
+// sequence_logps -> reference_logps
+void logps_of_reference(const Call& c) {
+  reference_logps(in_as<double>(c, 0), c.writes[0].dim(0), c.context->cp, out_as<float>(c, 0), compute());
+}
 // sequence_logps, reference_logps, loss_scale, loss -> coefficients, loss, policy_logps
 template <PairLoss kLoss>
 void pairs(const Call& c) {
@@ -185,6 +189,7 @@ const std::map<std::string, OpFunction>& own_kernels() {
                                                           {"cross_entropy_local", loss_local},
                                                           {"cross_entropy_finish", loss_finish},
                                                           {"sequence_logps", pair_logps},
+                                                          {"reference_logps", logps_of_reference},
                                                           {"dpo_sigmoid", pairs<PairLoss::kSigmoid>},
                                                           {"dpo_hinge", pairs<PairLoss::kHinge>},
                                                           {"dpo_ipo", pairs<PairLoss::kIpo>},

@@ -139,9 +139,9 @@ class OpTimes {
   const TimeConstants constants_;
 };
 
-double elements_of(const Schedule& s, int unit, int slot) {
+double elements_of(const Schedule& s, const ProgramVariant& variant, int unit, int slot) {
   double n = 1;
-  for (const int64_t dim : slot_of(s, unit, slot).shape) n *= static_cast<double>(dim);
+  for (const int64_t dim : slot_of(s, variant, unit, slot).shape) n *= static_cast<double>(dim);
   return n;
 }
 
@@ -150,10 +150,13 @@ double elements_of(const Schedule& s, int unit, int slot) {
 std::vector<UnitProgram> unit_programs(const Schedule& s) {
   std::vector<UnitProgram> out;
   for (int v = 0; v < static_cast<int>(s.variants.size()); ++v) {
-    UnitProgram unit{s.programs, s.variants[static_cast<size_t>(v)], {}, std::count(s.unit_variant.begin(), s.unit_variant.end(), v)};
-    const auto first = std::find(s.unit_variant.begin(), s.unit_variant.end(), v);
-    for (int slot = 0; first != s.unit_variant.end() && slot < static_cast<int>(unit.variant->slots.size()); ++slot)
-      unit.slot_elements.push_back(elements_of(s, static_cast<int>(first - s.unit_variant.begin()), slot));
+    UnitProgram unit{s.programs, s.variants[static_cast<size_t>(v)], {}, 0};
+    for (const std::vector<int>* model : {&s.unit_variant, &s.reference_variant}) {
+      const auto first = std::find(model->begin(), model->end(), v);
+      unit.num_units += std::count(first, model->end(), v);
+      for (int slot = 0; first != model->end() && slot < static_cast<int>(unit.variant->slots.size()); ++slot)
+        unit.slot_elements.push_back(elements_of(s, *unit.variant, static_cast<int>(first - model->begin()), slot));
+    }
     out.push_back(std::move(unit));
   }
   return out;

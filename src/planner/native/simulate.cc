@@ -180,7 +180,8 @@ int64_t states_bound_bytes(const Plan& plan) {
   const bool uses_master = shards == 1 && element == 4;
   int64_t bytes =
       split(8 * parameters + optimizer_bytes(plan.train, parameters)) + (gathers || uses_master ? 0 : element * parameters);
-  bytes += gathers ? (element * frozen + records) / shards : element * frozen + records;
+  const int64_t held = element * (frozen + all.reference / parts) + records;
+  bytes += gathers ? held / shards : held;
   return bytes;
 }
 

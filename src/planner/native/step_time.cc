@@ -138,7 +138,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     list.waits.insert(list.waits.end(), i.waits.begin(), i.waits.end());
     item.signals = i.signals;
     if (is_program(i.op)) {
-      item.program = static_cast<int16_t>(s.unit_variant[static_cast<size_t>(i.unit)]);
+      item.program = static_cast<int16_t>(variant_index(s, i));
       const auto [known, fresh] = live_variants.try_emplace({item.program, stage_tensors(s, i)}, live_variants.size());
       if (fresh) list.live_variants.push_back({item.program, known->first.second});
       item.live_variant = static_cast<int16_t>(known->second);

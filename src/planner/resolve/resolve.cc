@@ -21,10 +21,10 @@
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/refuse_not_native.h"
 #include "planner/resolve/resolve_checkpoints.h"
+#include "planner/resolve/resolve_guard.h"
 #include "planner/resolve/resolve_hardware.h"
 #include "planner/resolve/resolve_packing.h"
 #include "planner/resolve/resolve_parallel.h"
-#include "planner/resolve/resolve_guard.h"
 #include "planner/resolve/resolve_preference.h"
 #include "planner/resolve/resolve_program.h"
 #include "planner/resolve/resolve_training.h"
@@ -244,6 +244,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   if (r.native() && !has_error(r.said)) resolve_native_tuning(r);
   resolve_batch(r);
   resolve_parallel(r);
+  if (r.native() && !has_error(r.said)) check_reference_setting(r);
   if (r.native()) refuse_offload(r);
   take_weights(r);
   take_data(r);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/diagnostic_codes.h"
+#include "plan/reference.h"
 
 namespace distsetup {
 
@@ -25,6 +28,16 @@ void resolve_preference(Resolving& r) {
            "leave label_smoothing out, or --loss sigmoid");
   if (!r.spec.find("train.loss") || !r.spec.find("train.beta"))
     r.assume(fmt::format("loss {} with beta {:g}, reference {}", p.loss, p.beta, p.reference));
+}
+
+void check_reference_setting(Resolving& r) {
+  Plan plan = r.plan();
+  if (!runs_reference(plan.train)) return;
+  plan.mesh.pp = std::max(r.problem.pp, 1);
+  for (const Diagnostic& d : check_reference(plan)) r.fail(d.code.c_str(), "train.reference", d.message, d.help);
+  if (plan.train.preference.reference == "shared" && r.inputs.adapter.has_value())
+    r.assume(fmt::format("reference shared: the model without the adapters of '{}', not what training starts from (cached, sharded)",
+                         plan.adapter.directory));
 }
 
 void check_pairs(Resolving& r) {

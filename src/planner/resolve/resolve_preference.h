@@ -5,6 +5,8 @@
 namespace distsetup {
 
 void resolve_preference(Resolving& r);
+// What the reference needs, once adapters are known.
+void check_reference_setting(Resolving& r);
 // After the data are known.
 void check_pairs(Resolving& r);
 

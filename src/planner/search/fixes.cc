@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/quantity.h"
+#include "plan/reference.h"
 #include "planner/report/words.h"
 #include "planner/resolve/adapters.h"
 #include "planner/search/answer.h"
@@ -22,6 +23,7 @@ class Fixer {
   std::vector<Fix> run() {
     micro_batch();
     recompute();
+    reference();
     sharding();
     everything_searched();
     more_gpus();
@@ -87,6 +89,12 @@ class Fixer {
       propose(fmt::format("--recompute {}", name(policy)), *plan);
       return;
     }
+  }
+
+  void reference() {
+    if (!is_native(plan_) || !runs_reference(problem_.base.train)) return;
+    const auto plan = attempt([](Problem& p) { p.base.train.preference.reference = "cached"; });
+    if (plan.has_value()) propose("--reference cached", *plan);
   }
 
   void sharding() {

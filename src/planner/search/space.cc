@@ -10,6 +10,7 @@
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
 #include "plan/optimizer.h"
+#include "plan/reference.h"
 #include "planner/search/framework_setup.h"
 
 namespace distsetup {
@@ -60,7 +61,8 @@ class Space {
   }
 
   bool bundled_stages(int pp) const {
-    return pp == 1 || !is_native(p_.base) || (can_have_stages(g_) && tuning_of(p_.base.train).trains_all());
+    return pp == 1 || !is_native(p_.base) ||
+           (can_have_stages(g_) && tuning_of(p_.base.train).trains_all() && !runs_reference(p_.base.train));
   }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }

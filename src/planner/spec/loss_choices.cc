@@ -39,11 +39,8 @@ const std::vector<SettingChoice>& references() {
   static const std::vector<SettingChoice> table = {
       {"cached", {"precomputed", "precompute"}, "the starting weights, run once before the first step", ""},
       {"none", {"reference_free"}, "log-probabilities of 0", ""},
-      {"shared", {}, "", "it needs adapters that a forward can leave out, and the trainer trains all parameters; use cached"},
-      {"sharded",
-       {},
-       "",
-       "the trainer keeps no second, frozen set of parameters; cached runs the starting weights once, before the first step"},
+      {"shared", {}, "the model without its adapters, run beside it in each step", ""},
+      {"sharded", {"frozen"}, "a frozen copy of what is trained, run in each step", ""},
   };
   return table;
 }
