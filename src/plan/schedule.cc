@@ -95,7 +95,10 @@ TouchedUnits touched_by(const Schedule& s, const ProgramVariant& v, InstructionO
 
 }  // namespace
 
-TouchedUnits touched_units(const Schedule& s, const Instruction& i) { return touched_by(s, variant_of(s, i), i.op, i.unit); }
+TouchedUnits touched_units(const Schedule& s, const Instruction& i) {
+  if (variant_index(s, i) < 0) return {};  // another stage has the unit
+  return touched_by(s, variant_of(s, i), i.op, i.unit);
+}
 
 std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op, std::string_view model) {
   const std::vector<int>& variants = model == kReference ? s.reference_variant : s.unit_variant;
