@@ -75,7 +75,7 @@ class TrackWriter {
 
   const std::vector<double>& ends_of(const Instruction& i) {
     const bool backward = i.op == InstructionOp::kBackward;
-    const int variant = schedule_.unit_variant[static_cast<size_t>(i.unit)];
+    const int variant = variant_index(schedule_, i);
     const auto [known, fresh] = ends_.try_emplace({variant, backward});
     if (fresh)
       known->second =
