@@ -40,12 +40,8 @@ struct Engine::State {
   void optimizer_step(const Instruction& i, const Call& call);
   void decide();
   void wait(int event);
-  void feed(const Tokens& tokens, int64_t m) {
-    distsetup::feed(tokens, m, context, *memory, device, own_tokens, is_given_reference());
-  }
+  void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
   bool learns_preferences() const { return memory->has_run("reference_logps"); }
-  // Log-probabilities of the reference come with the tokens, unless it runs in the list.
-  bool is_given_reference() const { return learns_preferences() && !runs_reference(list(Phase::kStep).schedule); }
   void evaluate(const EvaluateInput& input, const std::function<void(int64_t micro_batch)>& after);
   bool is_metering() const { return meter.steps_left > 0; }
   bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
@@ -303,7 +299,7 @@ void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {
   const Tokens tokens = {input.ids, input.targets, input.positions, input.reference_logps};
   const int64_t n = int64_t(input.ids.size()) / micro_batch_tokens(context);
-  check_tokens(tokens, n, context, is_given_reference());
+  check_tokens(tokens, n, context, is_given_reference(list(Phase::kStep).schedule));
   CHECK(input.num_terms > 0);
   stats = {};
   set_scalar("loss_scale", 1.0 / double(input.num_terms));
@@ -363,7 +359,7 @@ void Engine::load() {
 StepStats Engine::step(const StepInput& input) {
   State& s = *state_;
   const Tokens tokens = {input.ids, input.targets, input.positions, input.reference_logps};
-  check_tokens(tokens, s.plan.gradient_accumulation, s.context, s.is_given_reference());
+  check_tokens(tokens, s.plan.gradient_accumulation, s.context, is_given_reference(s.list(Phase::kStep).schedule));
   CHECK(input.num_terms > 0);
   const double begin_s = now_s();
   s.stats = {};

@@ -8,6 +8,12 @@
 
 namespace distsetup {
 
+bool is_given_reference(const Schedule& schedule) {
+  const bool has_buffer = std::any_of(schedule.buffers.begin(), schedule.buffers.end(),
+                                      [](const Buffer& buffer) { return buffer.name == "reference_logps"; });
+  return has_buffer && !runs_reference(schedule);
+}
+
 int64_t micro_batch_tokens(const OpContext& x) { return x.cp * x.T; }
 
 void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpContext& x, bool needs_reference) {
@@ -49,7 +55,7 @@ void fill_starts(std::span<const int64_t> positions, std::vector<int64_t>& start
 }  // namespace
 
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const RankMemory& memory, Device& device,
-          std::vector<int64_t>& own, bool is_given_reference) {
+          std::vector<int64_t>& own) {
   const Positions positions = positions_of(x);
   for (const auto& [name, all] : {std::pair{"ids", tokens.ids}, {"targets", tokens.targets}, {"positions", tokens.positions}}) {
     if (!memory.has_run(name)) continue;
@@ -61,7 +67,7 @@ void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const R
     }
     device.copy_to_device(memory.run(name), from, x.T * 8);
   }
-  if (is_given_reference)
+  if (memory.has_run("reference_logps") && !tokens.reference_logps.empty())
     device.copy_to_device(memory.run("reference_logps"), tokens.reference_logps.data() + micro_batch * x.B, x.B * 4);
   if (!memory.has_run("cu_seqlens")) return;
   const int64_t all = micro_batch_tokens(x);

@@ -13,6 +13,8 @@ struct Tokens {
   std::span<const int64_t> ids, targets, positions;
   std::span<const float> reference_logps;  // of each sequence, where programs read them
 };
+// Do log-probabilities of the reference come with the tokens? Not where it runs in the list.
+bool is_given_reference(const Schedule& schedule);
 // Of a micro-batch, of the ranks that share its sequences together.
 int64_t micro_batch_tokens(const OpContext& context);
 // Throws std::invalid_argument where there are not so many micro-batches (`needs_reference`: nor so many log-probabilities), a token
@@ -21,6 +23,6 @@ void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpConte
 // Copies this rank's tokens of one micro-batch to the run buffers ids and targets, where documents lie to positions and cu_seqlens,
 // and, where it is given, what the reference makes of its sequences. `own` is scratch.
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& context, const RankMemory& memory, Device& device,
-          std::vector<int64_t>& own, bool is_given_reference);
+          std::vector<int64_t>& own);
 
 }  // namespace distsetup

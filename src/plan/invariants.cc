@@ -170,8 +170,7 @@ class ScheduleChecker {
     require(i.op == InstructionOp::kForward && touched.gradients.empty(), "the reference runs {}", name(i.op));
     for (const int u : touched.parameters) require(unit(u).is_frozen, "the reference reads unit {}, which is trained", u);
     require(references_.insert({i.unit, i.micro_batch}).second, "the reference runs unit {} twice in a micro-batch", i.unit);
-    require(i.unit == 0 || references_.contains({i.unit - 1, i.micro_batch}), "the reference runs unit {} before unit {}", i.unit,
-            i.unit - 1);
+    require(i.unit == 0 || references_.contains({i.unit - 1, i.micro_batch}), "the reference leaves unit {} out", i.unit - 1);
   }
 
   void transfer(const Instruction& i) {
@@ -240,8 +239,7 @@ class ScheduleChecker {
       return;
     }
     if (i.unit >= 0) {
-      require(!unit(i.unit).is_frozen, "all-reduces unit {}, which is frozen", i.unit);
-      require(i.group == s_.layout->replica_group, "all-reduces unit {} over {}", i.unit, name(i.group));
+      require(i.group == s_.layout->replica_group && !unit(i.unit).is_frozen, "all-reduces unit {} over {}", i.unit, name(i.group));
       require(replicated_.insert(i.unit).second, "the gradient of unit {} is summed over replicas twice", i.unit);
       require(complete(i.uses[0], i.unit), "sums the gradient of unit {} over replicas before it is complete", i.unit);
       return;
