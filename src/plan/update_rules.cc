@@ -36,8 +36,13 @@ class UpdateChecker {
     for (auto& [unit, progress] : of_unit_)
       for (const int event : i.waits)
         if (event == progress.event) progress.event = -1;
-    if (!belongs_to_update(s_, i)) return;
+    if (!belongs_to_update(s_, i)) {
+      is_summed_ = is_summed_ || (is_normed_ && i.op == InstructionOp::kAllReduce && i.unit < 0);
+      return;
+    }
     require(is_normed_, "{} stands before the gradient norm", name(i.op));
+    require(is_summed_ || group_size(plan_.mesh, s_.layout->state_group) == 1, "{} stands before the norm is summed over shards",
+            name(i.op));
     UnitExchange& progress = of_unit_[i.unit];
     require(progress.event < 0, "{} of unit {} before its transfer was waited for", name(i.op), i.unit);
     const bool is_alone =
@@ -85,7 +90,7 @@ class UpdateChecker {
   const Schedule& s_;
   const int ranks_;
   int index_ = 0;
-  bool is_normed_ = false;
+  bool is_normed_ = false, is_summed_ = false;  // the gradient's norm: here, and over all that share it
   std::map<int, UnitExchange> of_unit_;
   std::vector<std::string> out_;
 };
