@@ -45,8 +45,10 @@ JobList::Touched JobList::touched(const Instruction& i, std::set<int>& written) 
     return o.kind == Operand::Kind::kInput && v.program->inputs[o.index] == input;
   };
   for (const OpInstance& op : i.op == InstructionOp::kForward ? v.forward : v.backward) {
-    for (const Operand& w : op.writes) out.adds_loss |= is_input(w, "loss");
-    for (const Operand& w : op.writes) out.writes_logps |= is_input(w, "reference_logps");
+    for (const Operand& w : op.writes) {
+      out.adds_loss |= is_input(w, "loss");
+      out.writes_logps |= is_input(w, "reference_logps");
+    }
     for (const Operand& r : op.reads) out.reads_logps |= is_input(r, "reference_logps");
   }
   for (const int b : std::set<int>(i.uses.begin(), i.uses.end())) {  // a buffer that holds two units stands there twice

@@ -75,22 +75,21 @@ struct Layout {
   // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
   int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
-  std::vector<UnitLayout>
-      units;  // embedding, blocks, head; then the shared one, if there is one; then frozen, quantized, reference ones
-  std::vector<int> frozen_units;     // of each unit that has a program; -1: it has none
-  std::vector<int> quantized_units;  // the same
-  std::vector<int> reference_units;  // the same, of a plan whose reference has a copy of its own
-  int num_programs = 0;              // units that have a program: all but the shared one
-  int64_t shard_numel = 0;           // a rank's flat shard
-  int64_t gathered_numel = 0;        // all units with a program gathered, padding included
-  int64_t frozen_numel = 0;          // a rank's flat shard of what is frozen
-  int64_t quantized_bytes = 0;       // a rank's flat shard of what is held as nf4
-  int64_t numel = 0;                 // parameters of the model, adapters included
-  int64_t trained_numel = 0;         // of them those that change
-  int64_t stored_numel = 0;          // and those that checkpoints hold: all but what lies in frozen units
-  int64_t quantized_numel = 0;       // and those that are held as nf4
-  int64_t hidden_numel = 0;          // of the model's trained ones: in matrices of blocks, which Muon takes (update_layout.h)
-  int64_t factored_numel = 0;        // rows and columns of what is trained, and elements of vectors: Adafactor's means
+  std::vector<UnitLayout> units;        // embedding, blocks, head; the shared one, if there is one; frozen, quantized, reference ones
+  std::vector<int> frozen_units;        // of each unit that has a program; -1: it has none
+  std::vector<int> quantized_units;     // the same
+  std::vector<int> reference_units;     // the same, of a plan whose reference has a copy of its own
+  int num_programs = 0;                 // units that have a program: all but the shared one
+  int64_t shard_numel = 0;              // a rank's flat shard
+  int64_t gathered_numel = 0;           // all units with a program gathered, padding included
+  int64_t frozen_numel = 0;             // a rank's flat shard of what is frozen
+  int64_t quantized_bytes = 0;          // a rank's flat shard of what is held as nf4
+  int64_t numel = 0;                    // parameters of the model, adapters included
+  int64_t trained_numel = 0;            // of them those that change
+  int64_t stored_numel = 0;             // and those that checkpoints hold: all but what lies in frozen units
+  int64_t quantized_numel = 0;          // and those that are held as nf4
+  int64_t hidden_numel = 0;             // of the model's trained ones: in matrices of blocks, which Muon takes (update_layout.h)
+  int64_t factored_numel = 0;           // rows and columns of what is trained, and elements of vectors: Adafactor's means
 
   int shared_unit() const {
     const bool is_there = num_programs < static_cast<int>(units.size()) && !units[static_cast<size_t>(num_programs)].is_frozen;

@@ -12,13 +12,7 @@ namespace {
 
 using namespace tiny;
 
-struct FrozenCase {
-  std::string name;
-  std::vector<std::string> trainable, targets;
-  int64_t rank = 0;
-  bool quantized = false;
-};
-const std::vector<FrozenCase> kCases = {
+const std::vector<TunedCase> kCases = {
     {"mlp of the last layer", {"model.layers.1.mlp"}, {}, 0},
     {"k of the first layer, norms, head", {"model.layers.0.self_attn.k_proj", ".*norm", "lm_head"}, {}, 0},
     {"embedding", {"model.embed_tokens"}, {}, 0},
@@ -36,12 +30,11 @@ struct FrozenMesh {
   int64_t accumulation = 1;
 };
 
-TinyOptions options_of(const FrozenCase& c) {
+TinyOptions options_of(const TunedCase& c) {
   TinyOptions o;
   o.geometry.tied_embeddings = c.name == "embedding";
   o.geometry.qkv_bias = true;
-  o.trainable = c.trainable, o.targets = c.targets, o.rank = c.rank;
-  o.quantized = c.quantized;
+  tune(o, c);
   o.steps = 5;
   return o;
 }
@@ -53,7 +46,7 @@ TEST_CASE("a part of a model is trained on every mesh as on one rank", "[frozen]
                FrozenMesh{"zero2 2, accumulated", Sharding::kZero2, 1, 2, 1, true, 2}, FrozenMesh{"zero3 4", Sharding::kZero3, 1, 4},
                FrozenMesh{"zero3 kept 2", Sharding::kZero3, 1, 2, 1, false, 2}, FrozenMesh{"hybrid 2 x 2", Sharding::kZero3, 2, 2},
                FrozenMesh{"cp 2", Sharding::kZero3, 1, 2, 2});
-  for (const FrozenCase& c : kCases) {
+  for (const TunedCase& c : kCases) {
     INFO(m.name << ", " << c.name);
     TinyOptions o = options_of(c);
     o.sharding = m.sharding, o.replicate = m.replicate, o.shard = m.shard, o.cp = m.cp, o.reshard = m.reshard;
@@ -67,7 +60,7 @@ TEST_CASE("adapters learn from preference pairs and from packed rows on every me
       GENERATE(FrozenMesh{"ddp 2", Sharding::kDdp, 2, 1}, FrozenMesh{"zero1 2, accumulated", Sharding::kZero1, 1, 2, 1, true, 2},
                FrozenMesh{"zero3 2", Sharding::kZero3, 1, 2}, FrozenMesh{"hybrid 2 x 2", Sharding::kZero3, 2, 2},
                FrozenMesh{"cp 2", Sharding::kZero3, 1, 1, 2});
-  for (const FrozenCase& c : kCases) {
+  for (const TunedCase& c : kCases) {
     if (c.rank == 0) continue;
     for (const bool packed : {false, true}) {
       if (packed && m.cp > 1) continue;  // only ulysses, which divides heads
@@ -111,7 +104,7 @@ std::map<std::string, std::vector<float>> first_gradients(TinyOptions o, std::ma
 }
 
 TEST_CASE("gradients of a part are those of training everything, and what is held beside it does not change", "[frozen]") {
-  for (const FrozenCase& c : kCases) {
+  for (const TunedCase& c : kCases) {
     if (c.rank > 0) continue;
     INFO(c.name);
     TinyOptions all = options_of(c);
@@ -132,7 +125,7 @@ TEST_CASE("gradients of a part are those of training everything, and what is hel
 }
 
 TEST_CASE("frozen parts and adapters take no bytes that are not declared", "[frozen]") {
-  for (const FrozenCase& c : kCases) {
+  for (const TunedCase& c : kCases) {
     for (const Dtype precision : {Dtype::kF32, Dtype::kBf16}) {
       INFO(c.name << " in " << name(precision));
       TinyOptions o = options_of(c);

@@ -11,12 +11,6 @@ namespace {
 
 using namespace tiny;
 
-struct TunedCase {
-  std::string name;
-  std::vector<std::string> trainable, targets;
-  int64_t rank = 0;
-  bool quantized = false;
-};
 const std::vector<TunedCase> kTuned = {{"all", {}, {}},
                                        {"mlp of the last layer", {"model.layers.1.mlp"}, {}},
                                        {"adapters", {}, {"q_proj", "v_proj", "up_proj"}, 3},
@@ -45,7 +39,7 @@ TinyOptions options_of(const TunedCase& c, const ModeMesh& m, const std::string&
   TinyOptions o;
   o.geometry.num_heads = 4, o.geometry.num_kv_heads = 2, o.geometry.feed_forward = 36;
   o.geometry.tied_embeddings = tied;
-  o.trainable = c.trainable, o.targets = c.targets, o.rank = c.rank, o.quantized = c.quantized;
+  tune(o, c);
   o.sharding = m.sharding, o.replicate = m.replicate, o.shard = m.shard, o.tp = m.tp, o.cp = m.cp;
   o.accumulation = m.accumulation, o.reshard = m.reshard;
   o.sequence_length = 16, o.steps = 8;

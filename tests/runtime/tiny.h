@@ -51,6 +51,17 @@ struct TinyOptions {
   bool packed = false;
 };
 
+// A way to train a part of the model, or adapters beside it.
+struct TunedCase {
+  std::string name;
+  std::vector<std::string> trainable, targets;
+  int64_t rank = 0;
+  bool quantized = false;
+};
+inline void tune(TinyOptions& o, const TunedCase& c) {
+  o.trainable = c.trainable, o.targets = c.targets, o.rank = c.rank, o.quantized = c.quantized;
+}
+
 inline Plan tiny_plan(const TinyOptions& o) {
   Plan p;
   p.verdict = Verdict::kFits;

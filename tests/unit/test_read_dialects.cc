@@ -174,6 +174,15 @@ torchrun --nproc_per_node=8 -m openrlhf.cli.train_sft \
   CHECK(contains(got.reason("use_hf_tp_plan"), "family"));
   CHECK(got.field("derived.packing") == "true");
 
+  // A script of OpenRLHF's names no key of its rows: it is `input`.
+  const DialectFile goes_on("deepspeed --module openrlhf.cli.train_sft --dataset texts --pretrain some/model --pretrain_mode\n",
+                            "more.sh");
+  CHECK(goes_on.field("derived.source_field.text") == "input");
+  const DialectFile asks("deepspeed --module openrlhf.cli.train_sft --dataset rows --pretrain some/model --output_key say\n",
+                         "sft.sh");
+  CHECK(asks.field("derived.source_field.prompt") == "input");
+  CHECK(asks.field("derived.source_field.completion") == "say");
+
   const DialectFile deepspeed(
       "#!/bin/sh\ndeepspeed --module openrlhf.cli.train_sft --micro_train_batch_size 2 --adam_offload "
       "--lora_rank 64 --load_in_4bit --target_modules all-linear --fsdp_tensor_parallel_size 2\n",

@@ -105,6 +105,7 @@ std::vector<std::string> samples(const SpecKey& key) {
     case SettingType::kBytes: return {"3GiB"};
     case SettingType::kDuration: return {"77s"};
     case SettingType::kList:
+    case SettingType::kSources:
     case SettingType::kText: return {"text"};
     case SettingType::kEnum: break;
   }

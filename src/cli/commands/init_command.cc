@@ -43,7 +43,8 @@ std::string sample(const SpecKey& key) {
     case SettingType::kShare: return "5%";
     case SettingType::kBytes: return "80GB";
     case SettingType::kDuration: return "4h";
-    case SettingType::kList: return "[text]";
+    case SettingType::kList:
+    case SettingType::kSources: return "[text]";
     case SettingType::kText:
     case SettingType::kEnum: break;
   }

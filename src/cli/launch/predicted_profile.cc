@@ -18,9 +18,9 @@ bool asks_for_profile(const std::vector<std::string>& words) {
 
 Diagnostics write_predicted_profile(const Plan& plan, const std::string& plan_text, const std::string& folder) {
   const std::vector<StepTrack> tracks = predicted_tracks(plan);
+  const std::string digest = sha256(plan_text);
   for (int stage = 0; stage < plan.mesh.pp; ++stage) {
-    const StepTrack& track = tracks[static_cast<size_t>(stage)];
-    const Json trace = predicted_trace(track, stage, sha256(plan_text));
+    const Json trace = predicted_trace(tracks[static_cast<size_t>(stage)], stage, digest);
     const std::string path = (std::filesystem::path(folder) / predicted_profile_name(stage)).string();
     if (const Result<Written> written = write_file_atomic(path, trace.dump(), Overwrite::kForce); !written.ok())
       return written.diagnostics;

@@ -55,7 +55,8 @@ std::string key_placeholder(const SpecKey& key) {
     case SettingType::kDuration: return "TIME";
     case SettingType::kText: return "NAME";
     case SettingType::kEnum: return "WHICH";
-    case SettingType::kList: return "A,B";
+    case SettingType::kList:
+    case SettingType::kSources: return "A,B";
   }
   return "VALUE";
 }

@@ -2,14 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
@@ -18,6 +20,7 @@
 #include "cli/settings/data_sources.h"
 #include "plan/plan.h"
 #include "planner/resolve/read_inputs.h"
+#include "weights/hub_cache.h"
 
 namespace distsetup {
 namespace {
@@ -26,8 +29,8 @@ namespace fs = std::filesystem;
 
 // An absolute path in a variable of the environment.
 std::optional<fs::path> folder_in(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text != nullptr && fs::path(text).is_absolute() ? std::optional<fs::path>(text) : std::nullopt;
+  const std::optional<std::string> text = environment_variable(variable);
+  return text.has_value() && fs::path(*text).is_absolute() ? std::optional<fs::path>(*text) : std::nullopt;
 }
 
 // The folder of all prepared sources: data.cache, else below the user's own cache.
@@ -39,20 +42,31 @@ Result<fs::path> sets_folder(const Spec& spec) {
                "--data-cache FOLDER");
 }
 
+std::string file_line(const fs::path& file) {
+  std::error_code none;
+  const fs::path path = fs::absolute(file, none).lexically_normal();
+  return fmt::format("file {} {} {}\n", path.string(), fs::file_size(path, none),
+                     fs::last_write_time(path, none).time_since_epoch().count());
+}
+
+// A tokenizer or a template: a file, or a model's folder, whose weights do not count.
+std::string model_lines(const std::string& path) {
+  std::error_code none;
+  if (!fs::is_directory(path, none)) return file_line(path);
+  std::set<std::string> lines;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, none))
+    if (entry.is_regular_file(none) && entry.path().extension() != ".safetensors") lines.insert(file_line(entry.path()));
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
 // What a set is made of, as one text.
-std::string ingredients(const ReadyInputs& inputs, int64_t held_out_every) {
-  std::string text = fmt::format("set 1\ntokenizer {}\nheld out {}\n", inputs.tokenizer.digest, held_out_every);
-  if (inputs.chat.has_value())
-    text += fmt::format("template {}\ntokens {}\n", sha256(inputs.chat->chat.source), inputs.chat->special_tokens.dump());
+std::string ingredients(const PrepareInputs& inputs, int64_t held_out) {
+  std::string text = fmt::format("set 1\nheld out {}\ntokenizer\n{}", held_out, model_lines(inputs.tokenizer));
+  if (!inputs.chat_template.empty()) text += "template\n" + model_lines(inputs.chat_template);
   for (const PrepareSource& source : inputs.sources) {
     text += fmt::format("source {} weight {} format {}\n", source.path, source.weight, source.rows.format);
     for (const auto& [ours, theirs] : source.rows.fields) text += fmt::format("field {} {}\n", ours, theirs);
-    for (const std::string& file : source.files) {
-      std::error_code none;
-      const fs::path path = fs::absolute(file, none).lexically_normal();
-      text += fmt::format("file {} {} {}\n", path.string(), fs::file_size(path, none),
-                          fs::last_write_time(path, none).time_since_epoch().count());
-    }
+    for (const std::string& file : source.files) text += file_line(file);
   }
   return text;
 }
@@ -75,10 +89,12 @@ class FolderLock {
 };
 
 // Errors: what prepare() refuses.
-Diagnostics make_set(const Arguments& arguments, const ReadyInputs& inputs, int64_t held_out_every, const Location& at,
+Diagnostics make_set(const Arguments& arguments, PrepareInputs inputs, int64_t held_out, const Location& at,
                      const std::string& folder) {
-  PrepareRequest request = request_of(inputs);
-  request.held_out_every = held_out_every;
+  const Result<ReadyInputs> ready = open_inputs(std::move(inputs));
+  if (!ready.ok()) return ready.diagnostics;
+  PrepareRequest request = request_of(*ready);
+  request.held_out_every = held_out;
   request.output = folder;
   const bool shows = ::isatty(STDERR_FILENO) != 0 && !arguments.has("quiet");
   if (shows) request.shows_progress = [](int64_t rows) { fmt::print(stderr, "\rmaking token ids: {} rows", format_count(rows)); };
@@ -141,12 +157,10 @@ Result<Spec> with_prepared_sources(const Arguments& arguments, const Spec& spec)
                  "sources are made into token ids first, paths are read as they are");
   Result<PrepareInputs> inputs = inputs_with_tokenizer(spec);
   if (!inputs.ok()) return inputs.diagnostics;
-  const Result<ReadyInputs> ready = open_inputs(std::move(*inputs));
-  if (!ready.ok()) return ready.diagnostics;
   const Result<fs::path> sets = sets_folder(spec);
   if (!sets.ok()) return sets.diagnostics;
-  const int64_t held_out_every = spec.integer("data.held_out").value_or(20);
-  const std::string folder = (*sets / sha256(ingredients(*ready, held_out_every)).substr(0, 16)).string();
+  const int64_t held_out = held_out_every(spec);
+  const std::string folder = (*sets / sha256(ingredients(*inputs, held_out)).substr(0, 16)).string();
   std::error_code failure;
   fs::create_directories(*sets, failure);
   if (failure)
@@ -154,9 +168,9 @@ Result<Spec> with_prepared_sources(const Arguments& arguments, const Spec& spec)
                  "--data-cache FOLDER");
   const FolderLock lock(folder + ".lock");
   Diagnostics said;
-  if (!is_prepared_set(folder)) said = make_set(arguments, *ready, held_out_every, at, folder);
+  if (!is_prepared_set(folder)) said = make_set(arguments, std::move(*inputs), held_out, at, folder);
   if (has_error(said)) return said;
-  append(said, set(out, "data.paths", folder, {at.file, 0, 0}));
+  out.settings["data.paths"] = {std::vector<std::string>{folder}, folder, {at.file, 0, 0}};
   return {std::move(out), std::move(said)};
 }
 

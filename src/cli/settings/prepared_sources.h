@@ -1,6 +1,7 @@
 // A run that names its sources trains on their token ids. Those are made once and kept (data.cache), in a folder whose name says what
-// they were made of: the same sources, tokenizer and template find it again, also from other ranks and runs. What counts of a file is
-// its path, its size and when it was changed, not its bytes; what a template writes of today's date does not count.
+// they were made of: the same sources, tokenizer and template find it again, also from other ranks and runs, without being read. What
+// counts of a file is its path, its size and when it was changed, not its bytes; what a template writes of today's date does not
+// count.
 #pragma once
 #include "cli/line/flags.h"
 #include "planner/spec/spec.h"

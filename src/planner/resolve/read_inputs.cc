@@ -147,9 +147,7 @@ void read_machine(const Spec& spec, const std::string& root, Inputs& inputs, Dia
 void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto paths = spec.list("data.paths");
   if (!paths.has_value() || paths->empty()) return;
-  const SpecKey* key = find_spec_key("data.held_out");
-  Result<DataPlan> data = scan_data(*paths, folder_of_setting(spec, "data.paths", root).string(),
-                                    spec.integer("data.held_out").value_or(std::stoll(std::string(key->fallback))));
+  Result<DataPlan> data = scan_data(*paths, folder_of_setting(spec, "data.paths", root).string(), held_out_every(spec));
   for (Diagnostic& d : data.diagnostics)
     if (d.location.file.empty()) d.location = spec.at("data.paths");
   append(said, data.diagnostics);
@@ -168,6 +166,10 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
 }
 
 }  // namespace
+
+int64_t held_out_every(const Spec& spec) {
+  return spec.integer("data.held_out").value_or(std::stoll(std::string(find_spec_key("data.held_out")->fallback)));
+}
 
 fs::path folder_of_setting(const Spec& spec, std::string_view setting, const std::string& root) {
   const Location at = spec.at(setting);

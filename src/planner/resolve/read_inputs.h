@@ -35,6 +35,8 @@ struct Inputs {
 // data.paths start from.
 Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::string& root = ".");
 
+// data.held_out, or its default.
+int64_t held_out_every(const Spec& spec);
 // What a relative path in a setting starts from: the folder of the file that says it, or `root` for flags and variables.
 std::filesystem::path folder_of_setting(const Spec& spec, std::string_view setting, const std::string& root = ".");
 // The directory that the setting `model.weights` or `model` names, also of a downloaded model of the hub; "": none, or a preset's

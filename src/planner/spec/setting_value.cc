@@ -11,6 +11,7 @@
 #include "base/names.h"
 #include "base/quantity.h"
 #include "base/text.h"
+#include "planner/spec/data_source.h"
 #include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
@@ -162,13 +163,15 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
       setting.value = *chosen;
       break;
     }
-    case SettingType::kList: setting.value = split_words(value.text, ','); break;
+    case SettingType::kList:
+    case SettingType::kSources: setting.value = split_words(value.text, ','); break;
   }
   if (has_error(problems)) return problems;
   return setting;
 }
 
 Result<Setting> parse_value(const SpecKey& key, const Value& value) {
+  if (key.type == SettingType::kSources) return sources_setting(value);
   if (key.type == SettingType::kList && value.kind == Value::Kind::kList) {
     Setting setting;
     setting.at = value.location;

@@ -1,6 +1,5 @@
 // Settings from run.yaml, flags and the environment, as layers of one Spec. What a value means is setting_value.cc's.
 #include "planner/spec/spec.h"
-#include "planner/spec/data_source.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -88,7 +87,7 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
       continue;
     }
     if (const SpecKey* key = find_spec_key(path); key != nullptr) {
-      Result<Setting> setting = path == "data.sources" ? sources_setting(value) : parse_value(*key, value);
+      Result<Setting> setting = parse_value(*key, value);
       append(diagnostics, setting.diagnostics);
       if (setting.ok()) spec.settings[std::string(key->path)] = std::move(*setting);
       continue;
@@ -218,7 +217,7 @@ Diagnostics set(Spec& spec, std::string_view path, std::string_view text, const 
   }
   Result<Setting> setting = parse_scalar(*key, scalar_value(std::string(text), at));
   if (!setting.ok()) return setting.diagnostics;
-  if (key->type == SettingType::kList && at.file == kCommandLine) {
+  if (holds_list(key->type) && at.file == kCommandLine) {
     if (const Setting* before = spec.find(key->path); before != nullptr && before->at.file == kCommandLine) {
       auto items = std::get<std::vector<std::string>>(before->value);
       for (std::string& item : std::get<std::vector<std::string>>(setting->value)) items.push_back(std::move(item));

@@ -14,7 +14,8 @@ std::string_view name(SettingType type) {
     case SettingType::kDuration: return "duration";
     case SettingType::kText: return "text";
     case SettingType::kEnum: return "one of";
-    case SettingType::kList: return "list";
+    case SettingType::kList:
+    case SettingType::kSources: return "list";
   }
   return "";
 }

@@ -11,7 +11,7 @@ void add_run_keys(std::vector<SpecKey>& keys) {
   const std::vector<SpecKey> rows = {
       typed(Type::kList, text_key("data.paths", {{"data", ""}, {"data-path", ""}, {"data-paths", ""}, {"train-data", ""}}, "none",
                                   "text files or directories, comma-separated")),
-      typed(Type::kList,
+      typed(Type::kSources,
             text_key("data.sources", {{"sources", ""}, {"dataset", ""}}, "none",
                      "files or folders of conversations, pairs or text, made into token ids first (bundled trainer); in a "
                      "file also {path, weight, format, fields}")),

@@ -111,9 +111,8 @@ Json value_schema(const SpecKey& key) {
     case SettingType::kDuration: return {{"type", "string"}, {"pattern", kDuration}};
     case SettingType::kText: return {{"type", "string"}, {"minLength", 1}};
     case SettingType::kEnum: return choice_schema(key);
-    case SettingType::kList:
-      if (key.path == "data.sources") return source_schema();
-      return {{"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
+    case SettingType::kSources: return source_schema();
+    case SettingType::kList: return {{"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
   }
   return Json::object();
 }

@@ -10,7 +10,9 @@
 
 namespace distsetup {
 
-enum class SettingType { kBool, kInt, kDouble, kShare, kBytes, kDuration, kText, kEnum, kList };
+// kSources: a list whose items, in a file, may say more than a path (data_source.h).
+enum class SettingType { kBool, kInt, kDouble, kShare, kBytes, kDuration, kText, kEnum, kList, kSources };
+inline bool holds_list(SettingType type) { return type == SettingType::kList || type == SettingType::kSources; }
 
 // One allowed value of a kEnum. Compared case-insensitively, '-' and '_' the same.
 struct SettingChoice {

@@ -56,10 +56,10 @@ std::string yaml_scalar(const SpecKey& key, const Setting& setting) {
     return out + "\"";
   };
   if (key.type == SettingType::kText) return quoted(text);
-  if (key.type == SettingType::kList) {
+  if (holds_list(key.type)) {
     std::vector<std::string> items;
     for (const std::string& item : std::get<std::vector<std::string>>(setting.value))
-      items.push_back(item.starts_with('{') ? item : quoted(item));  // a source that says more than its path
+      items.push_back(key.type == SettingType::kSources && item.starts_with('{') ? item : quoted(item));
     return fmt::format("[{}]", fmt::join(items, ", "));
   }
   return text;
