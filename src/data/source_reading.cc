@@ -6,39 +6,10 @@
 #include <utility>
 
 namespace distsetup {
-namespace {
-
-// A reason without what changes from row to row: numbers, and what stands in quotes.
-std::string without_details(const std::string& reason) {
-  std::string out;
-  for (size_t i = 0; i < reason.size(); ++i) {
-    const char c = reason[i];
-    if (c == '\'') {
-      const size_t end = reason.find(c, i + 1);
-      if (end != std::string::npos) i = end;
-      constexpr std::string_view kQuoted = "''", kNext = "'', ";
-      if (out.ends_with(kNext))
-        out.resize(out.size() - 2);  // several after commas are one
-      else
-        out += kQuoted;
-      continue;
-    }
-    const bool is_digit = c >= '0' && c <= '9';
-    if (is_digit && out.ends_with('0')) continue;
-    out += is_digit ? '0' : c;
-  }
-  constexpr std::string_view kMore = ", …";  // "'', …": a list that is not shown whole
-  if (out.ends_with(kMore)) out.resize(out.size() - kMore.size());
-  return out;
-}
-
-}  // namespace
 
 void SourceReading::drop(const std::string& reason, const Location& at) {
   ++counts.rows;
-  const std::string& said = reasons_.try_emplace(without_details(reason), reason).first->second;
-  ++counts.dropped[said];
-  counts.first_dropped.emplace(said, at);
+  counts.dropped.add(reason, at);
 }
 
 Diagnostics SourceReading::take(const nlohmann::ordered_json& json, const Location& at) {
@@ -51,14 +22,8 @@ Diagnostics SourceReading::take(const nlohmann::ordered_json& json, const Locati
 }
 
 Diagnostics SourceReading::use(SourceRow row) {
-  const Location at = row.at;
-  const Result<std::string> reason = use_(std::move(row));
-  if (!reason.ok()) return reason.diagnostics;
-  if (!reason->empty())
-    drop(*reason, at);
-  else
-    ++counts.rows;
-  return {};
+  ++counts.rows;
+  return use_(std::move(row));
 }
 
 void SourceReading::name_format(std::string_view file) { counts.format = fmt::format("{} {}", file, fmt::join(kinds_, ", ")); }

@@ -1,7 +1,5 @@
-// Rows on their way from a file to whoever uses them, counted, with the reasons of those that are dropped.
+// Rows on their way from a file to whoever uses them, counted, with the reasons of those that are dropped here.
 #pragma once
-#include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -13,7 +11,7 @@ namespace distsetup {
 
 class SourceReading {
  public:
-  SourceReading(const RowOptions& options, const std::function<Result<std::string>(SourceRow)>& use) : options_(options), use_(use) {}
+  SourceReading(const RowOptions& options, const RowUser& use) : options_(options), use_(use) {}
 
   void drop(const std::string& reason, const Location& at);
   // Errors are those of the function that is given rows.
@@ -25,9 +23,8 @@ class SourceReading {
 
  private:
   const RowOptions& options_;
-  const std::function<Result<std::string>(SourceRow)>& use_;
+  const RowUser& use_;
   std::set<std::string> kinds_;
-  std::map<std::string, std::string> reasons_;  // as first said, by what they say without details
 };
 
 }  // namespace distsetup

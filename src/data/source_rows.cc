@@ -299,8 +299,7 @@ Diagnostics read_text(const std::string& path, SourceReading& reading) {
 
 }  // namespace
 
-Result<RowCounts> read_rows(const std::string& path, const RowOptions& options,
-                            const std::function<Result<std::string>(SourceRow)>& use) {
+Result<RowCounts> read_rows(const std::string& path, const RowOptions& options, const RowUser& use) {
   const std::string format = options.format.empty() ? format_of(path) : options.format;
   if (format.empty())
     return error(code::kUnsupportedFeature, {path},

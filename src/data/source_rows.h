@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "data/dropped_rows.h"
 
 namespace distsetup {
 
@@ -31,12 +32,11 @@ struct SourceRow {
   Location at;
 };
 
-// What a file's rows became. Reasons that differ in numbers and in what they quote alone are counted as one, the first.
+// What a file's rows became.
 struct RowCounts {
-  int64_t rows = 0;
-  std::map<std::string, int64_t> dropped;         // by reason
-  std::map<std::string, Location> first_dropped;  // the first of each
-  std::string format;                             // "text", "jsonl messages", "json alpaca", several after commas
+  int64_t rows = 0;     // all that were found
+  DroppedRows dropped;  // by the reader
+  std::string format;   // "text", "jsonl messages", "json alpaca", several after commas
   std::string sha256;
 };
 
@@ -46,10 +46,10 @@ struct RowOptions {
 };
 const std::vector<std::string>& source_formats();
 
-// Calls `use` for each row that says what it is; a reason returned by `use` drops the row too. Stops at errors of `use`'s.
+// Calls `use` for each row that says what it is, and stops at its errors.
 // Errors: the file cannot be read, is of a kind that is refused, is no JSON as a whole.
-Result<RowCounts> read_rows(const std::string& path, const RowOptions& options,
-                            const std::function<Result<std::string>(SourceRow)>& use);
+using RowUser = std::function<Diagnostics(SourceRow)>;
+Result<RowCounts> read_rows(const std::string& path, const RowOptions& options, const RowUser& use);
 
 // One row of JSON as what it is; a text: why it is none of the kinds.
 struct RowOrReason {

@@ -250,3 +250,48 @@ no json
   fs::resize_file(folder.path("set/training.tokens"), 4);
   CHECK_FALSE(scan_data({"set"}, folder.path(), 20).ok());
 }
+
+TEST_CASE("prepare: the set and what is said of it do not depend on how many threads there are") {
+  const TemporaryDirectory folder;
+  const Tokenizer tokenizer = tokenizer_with_end(folder);
+  std::string rows;
+  for (int i = 0; i < 1500; ++i) {
+    const std::string words(static_cast<size_t>(1 + i * 7 % 90), 'a');
+    rows += i % 11 == 3   ? std::string("{\"other\": 1}\n")
+            : i % 13 == 5 ? std::string("{\"prompt\": \"p\", \"completion\": \"\"}\n")
+                          : "{\"text\": \"the plan " + words + "\"}\n";
+  }
+  folder.write("rows.jsonl", rows);
+  std::map<std::string, int64_t> dropped;
+  std::string digests;
+  for (const int threads : {1, 2, 7}) {
+    INFO(threads << " threads");
+    PrepareRequest request;
+    request.sources = {{"rows", {folder.path("rows.jsonl")}, 0, {}}};
+    request.tokenizer = &tokenizer;
+    request.output = folder.path(std::to_string(threads));
+    request.num_threads = threads;
+    const Result<Prepared> prepared = prepare(request);
+    REQUIRE(prepared.ok());
+    const SetSource& source = prepared->set.sources[0];
+    std::string files;
+    for (const auto& file : prepared->set.files) files += file.sha256 + "\n";
+    if (threads == 1) dropped = source.dropped, digests = files;
+    CHECK(source.rows == 1500);
+    CHECK(source.dropped == dropped);
+    CHECK(source.dropped.at("its completion is empty") == 105);
+    CHECK(files == digests);
+  }
+  // Of two errors the earlier one is said, however the rows are handed out.
+  folder.write("chats.jsonl",
+               "{\"text\": \"a\"}\n{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n"
+               "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+  PrepareRequest request;
+  request.sources = {{"chats", {folder.path("chats.jsonl")}, 0, {}}};
+  request.tokenizer = &tokenizer;
+  request.output = folder.path("chats");
+  const Result<Prepared> refused = prepare(request);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.diagnostics.back().message == "this row is a conversation, and there is no chat template");
+  CHECK(refused.diagnostics.back().location.line == 2);
+}

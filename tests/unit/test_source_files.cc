@@ -38,9 +38,9 @@ Parsed parse(const std::string& text, size_t size, char separator = ',') {
 }
 
 Result<RowCounts> rows_of_file(const std::string& path, std::vector<SourceRow>& rows, const RowOptions& options = {}) {
-  return read_rows(path, options, [&](SourceRow row) -> Result<std::string> {
+  return read_rows(path, options, [&](SourceRow row) {
     rows.push_back(std::move(row));
-    return std::string();
+    return Diagnostics{};
   });
 }
 
@@ -75,15 +75,15 @@ TEST_CASE("csv: a header names the fields, rows of another width are dropped and
   CHECK(rows[1].chat["messages"][0]["content"] == "long\nquestion\n\nx");
   CHECK(rows[1].at.line == 4);
   CHECK(counts->format == "csv alpaca");
-  REQUIRE(counts->dropped.size() == 1);
-  CHECK(counts->dropped.begin()->first == "it has 2 fields, the header 3");
-  CHECK(counts->dropped.begin()->second == 2);
+  REQUIRE(counts->dropped.by_reason.size() == 1);
+  CHECK(counts->dropped.by_reason.begin()->first == "it has 2 fields, the header 3");
+  CHECK(counts->dropped.by_reason.begin()->second == 2);
   folder.write("chats.csv", "id,messages\n1,\"[{\"\"role\"\": \"\"user\"\", \"\"content\"\": \"\"q\"\"}]\"\n2,none\n");
   rows.clear();
   const Result<RowCounts> chats = rows_of_file(folder.path("chats.csv"), rows);
   REQUIRE(chats.ok());
   CHECK(rows.size() == 1);
-  CHECK(chats->dropped.size() == 1);
+  CHECK(chats->dropped.by_reason.size() == 1);
   for (const char* broken : {"", "a,a\n1,2\n", "\"a\n1,2\n"}) {
     folder.write("broken.csv", broken);
     CHECK_FALSE(rows_of_file(folder.path("broken.csv"), rows).ok());
@@ -110,7 +110,7 @@ TEST_CASE("source rows: keys that are not known are named, and reasons that diff
   std::vector<SourceRow> rows;
   const Result<RowCounts> counts = rows_of_file(folder.path("rows.jsonl"), rows);
   REQUIRE(counts.ok());
-  CHECK(counts->dropped ==
+  CHECK(counts->dropped.by_reason ==
         std::map<std::string, int64_t>{{"it has none of text, messages, prompt and completion, instruction and output, chosen and "
                                         "rejected; its keys: 'question', 'reply'",
                                         2},

@@ -17,7 +17,7 @@
 namespace distsetup {
 namespace {
 
-constexpr int64_t kMostSamples = 1'000'000'000'000;
+constexpr int64_t kMostSamples = 1'000'000'000'000, kMostThreads = 1024;
 
 // How often a sample is held out; what is wrong with the flags otherwise.
 Result<int64_t> held_out_of(const Arguments& arguments) {
@@ -45,6 +45,9 @@ int run_prepare(const Arguments& arguments, const Terminal& terminal) {
   const Result<ReadyInputs> ready = open_inputs(std::move(*inputs));
   if (!ready.ok()) return fail(arguments, terminal, ready.diagnostics);
   PrepareRequest request = request_of(*ready);
+  const Result<int64_t> threads = int_flag(arguments, "threads", 0, 1, kMostThreads);
+  if (!threads.ok()) return fail(arguments, terminal, threads.diagnostics);
+  request.num_threads = static_cast<int>(*threads);
   request.held_out_every = *held_out_every;
   request.output = arguments.text("output");
   if (terminal.err.is_terminal && terminal.talk == Talk::kNormal)
@@ -168,6 +171,7 @@ Command data_prepare_command() {
       {"weights", {"dataset-probs"}, FlagKind::kValue, "W,...", "a mixture: how much of training comes from each SOURCE"},
       {"format", {}, FlagKind::kValue, "FORMAT", "of all sources, whatever their endings", 0, source_formats()},
       {"held-out", {}, FlagKind::kValue, "N", "one sample in N is held out for evaluation (20); 0: none"},
+      {"threads", {}, FlagKind::kValue, "N", "that make tokens; default: one for each processor"},
   };
   command.run = run_prepare;
   return command;

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
@@ -10,34 +11,11 @@
 #include "base/quantity.h"
 #include "base/splitmix.h"
 #include "data/set_writer.h"
-#include "text/prepare/pair_samples.h"
-#include "text/template/trained_ranges.h"
+#include "text/prepare/row_samples.h"
+#include "text/prepare/tokenizing_threads.h"
 
 namespace distsetup {
 namespace {
-
-// What a row became; a reason where it is of no use.
-struct SampleOrReason {
-  NewSample sample;
-  std::string reason;
-};
-
-// Tokens of which some byte lies in one of `ranges`, which are in order.
-std::vector<TrainedSpan> tokens_in(const std::vector<TextRange>& offsets, const std::vector<ByteRange>& ranges) {
-  std::vector<TrainedSpan> spans;
-  size_t r = 0;
-  for (size_t i = 0; i < offsets.size(); ++i) {
-    while (r < ranges.size() && ranges[r].end <= offsets[i].begin) ++r;
-    if (r == ranges.size()) break;
-    if (offsets[i].end <= ranges[r].begin || offsets[i].begin == offsets[i].end) continue;
-    const auto at = static_cast<uint32_t>(i);
-    if (!spans.empty() && spans.back().end == at)
-      spans.back().end = at + 1;
-    else
-      spans.push_back({at, at + 1});
-  }
-  return spans;
-}
 
 bool is_held_out(const std::vector<uint32_t>& ids, int64_t every) {
   if (every <= 0) return false;
@@ -45,111 +23,6 @@ bool is_held_out(const std::vector<uint32_t>& ids, int64_t every) {
   for (const uint32_t id : ids) sum = splitmix(sum + id + kSplitMixStep);
   return sum % static_cast<uint64_t>(every) == 0;
 }
-
-class Samples {
- public:
-  explicit Samples(const PrepareRequest& request) : request_(request), tokenizer_(*request.tokenizer), encoder_(tokenizer_) {}
-
-  // Errors stop everything.
-  Result<SampleOrReason> of(const SourceRow& row) {
-    switch (row.kind) {
-      case SourceRow::Kind::kText: return of_text(row);
-      case SourceRow::Kind::kPromptCompletion: return of_completion(row);
-      case SourceRow::Kind::kChat: return of_chat(row);
-      case SourceRow::Kind::kTokens: return of_tokens(row);
-      case SourceRow::Kind::kTextPair:
-      case SourceRow::Kind::kChatPair: break;  // two samples
-    }
-    return SampleOrReason{};
-  }
-
- private:
-  static SampleOrReason dropped(const Diagnostics& why) { return {{}, why.front().message}; }
-
-  void end(std::vector<uint32_t>& ids) const {
-    if (tokenizer_.eos && (ids.empty() || ids.back() != *tokenizer_.eos)) ids.push_back(*tokenizer_.eos);
-  }
-
-  SampleOrReason of_text(const SourceRow& row) {
-    Result<Encoding> encoding = encoder_.encode(row.text);
-    if (!encoding.ok()) return dropped(encoding.diagnostics);
-    SampleOrReason out;
-    out.sample.ids = std::move(encoding->ids);
-    end(out.sample.ids);
-    if (out.sample.ids.size() < 2) return {{}, "it has less than two tokens"};
-    out.sample.spans = {{0, static_cast<uint32_t>(out.sample.ids.size())}};
-    return out;
-  }
-
-  SampleOrReason of_completion(const SourceRow& row) {
-    const std::string text = row.prompt + row.completion;
-    Result<Encoding> encoding = encoder_.encode(text);
-    if (!encoding.ok()) return dropped(encoding.diagnostics);
-    SampleOrReason out;
-    out.sample.too_long = TooLong::kIsCut;
-    out.sample.spans = tokens_in(encoding->offsets, {{row.prompt.size(), text.size()}});
-    out.sample.ids = std::move(encoding->ids);
-    if (out.sample.spans.empty()) return {{}, "its completion is empty"};
-    end(out.sample.ids);
-    out.sample.spans.back().end = static_cast<uint32_t>(out.sample.ids.size());
-    return out;
-  }
-
-  // Ids of another program, which knows no tokenizer: all that can be checked is that this one has them.
-  SampleOrReason of_tokens(const SourceRow& row) {
-    for (const uint32_t id : row.ids)
-      if (id >= tokenizer_.vocabulary_size())
-        return {{}, fmt::format("it has the id {}, the tokenizer has {} ids", id, tokenizer_.vocabulary_size())};
-    SampleOrReason out;
-    out.sample.ids = row.ids;
-    if (out.sample.ids.size() < 2) return {{}, "it has less than two tokens"};
-    out.sample.spans = {{0, static_cast<uint32_t>(out.sample.ids.size())}};
-    return out;
-  }
-
-  // Leaves the ranges of messages that are trained; a reason where they are not known.
-  static std::string leave_out(const std::vector<bool>& left_out, TrainedText& text) {
-    if (left_out.empty()) return "";
-    if (text.messages.empty())
-      return "some of its messages are not to be trained, and the template does not mark one part for each of the assistant's";
-    std::vector<ByteRange> rest;
-    for (size_t i = 0; i < text.trained.size(); ++i)
-      if (!left_out[text.messages[i]]) rest.push_back(text.trained[i]);
-    text.trained = std::move(rest);
-    return "";
-  }
-
-  Result<SampleOrReason> of_chat(const SourceRow& row) {
-    if (request_.chat == nullptr) {
-      Diagnostics said = request_.why_no_chat;
-      said.push_back(error(code::kData, row.at, "this row is a conversation, and there is no chat template",
-                           "--template FILE, or --tokenizer with the folder of a model that has one"));
-      return said;
-    }
-    Result<ChatRequest> request = read_chat(row.chat, row.at);
-    if (!request.ok()) return dropped(request.diagnostics);
-    nlohmann::ordered_json values = request_.chat->special_tokens;
-    for (const auto& [key, value] : request->more.items()) values[key] = value;
-    request->more = std::move(values);
-    Result<TrainedText> text = trained_text(request_.chat->chat, *request, request_.now);
-    if (!text.ok()) return dropped(text.diagnostics);
-    if (std::string reason = leave_out(row.left_out, *text); !reason.empty()) return SampleOrReason{{}, std::move(reason)};
-    Result<Encoding> encoding = encoder_.encode(text->text, {.add_special_tokens = false});  // the template writes its own
-    if (!encoding.ok()) return dropped(encoding.diagnostics);
-    SampleOrReason out;
-    out.sample.too_long = TooLong::kIsCut;
-    out.sample.spans = tokens_in(encoding->offsets, text->trained);
-    out.sample.ids = std::move(encoding->ids);
-    if (out.sample.spans.empty())
-      out.reason =
-          row.left_out.empty() ? "nothing of it is trained: the assistant wrote nothing" : "no message of it is to be trained";
-    return out;
-  }
-
-  const PrepareRequest& request_;
-  const Tokenizer& tokenizer_;
-  Encoder encoder_;
-};
 
 Diagnostics mixed(const Location& at, bool is_pair, const Location& first) {
   return {error(code::kData, at,
@@ -161,12 +34,116 @@ Diagnostics mixed(const Location& at, bool is_pair, const Location& first) {
 
 Diagnostics notes_of(const RowCounts& counts) {
   Diagnostics notes;
-  for (const auto& [reason, count] : counts.dropped)
+  for (const auto& [reason, count] : counts.dropped.by_reason)
     notes.push_back(
-        warning(code::kData, counts.first_dropped.at(reason),
+        warning(code::kData, counts.dropped.first.at(reason),
                 fmt::format("{} of {} rows dropped, this one first: {}", format_count(count), format_count(counts.rows), reason),
                 reason.starts_with("it has none of") ? "--fields prompt=KEY,completion=KEY, if they have other names" : ""));
   return notes;
+}
+
+// About as much as the row's text takes.
+size_t size_of(const SourceRow& row) {
+  size_t bytes = row.text.size() + row.prompt.size() + row.completion.size() + row.rejected.size() + row.ids.size() * sizeof(uint32_t);
+  std::vector<const nlohmann::ordered_json*> open = {&row.chat};
+  while (!open.empty()) {
+    const nlohmann::ordered_json& json = *open.back();
+    open.pop_back();
+    if (json.is_string()) bytes += json.get_ref<const std::string&>().size();
+    if (json.is_structured())
+      for (const nlohmann::ordered_json& part : json) open.push_back(&part);
+  }
+  return bytes;
+}
+
+// Of the rows of all sources the samples, in their order.
+class Preparation {
+ public:
+  Preparation(const PrepareRequest& request, SetWriter& writer) : request_(request), writer_(writer), threads_(request) {}
+
+  // Of one file.
+  Result<RowCounts> take(const std::string& path, const RowOptions& options) {
+    dropped_ = {};
+    Result<RowCounts> counts = read_rows(path, options, [this](SourceRow row) { return take_row(std::move(row)); });
+    Diagnostics said = tokenize();  // also where reading stopped: an error of an earlier row comes first
+    if (has_error(said)) return said;
+    if (!counts.ok()) return counts.diagnostics;
+    for (auto& [reason, at] : dropped_) counts->dropped.add(reason, at);
+    ++file_;
+    return counts;
+  }
+  bool holds_pairs() const { return holds_pairs_; }
+
+ private:
+  struct Dropped {
+    std::string reason;
+    Location at;
+  };
+
+  Diagnostics take_row(SourceRow row) {
+    if (++num_rows_ % 1000 == 0 && request_.shows_progress) request_.shows_progress(num_rows_);
+    if (!first_) first_ = row.at, holds_pairs_ = is_pair(row);
+    if (is_pair(row) != holds_pairs_) {
+      Diagnostics said = tokenize();
+      return has_error(said) ? said : mixed(row.at, is_pair(row), *first_);
+    }
+    bytes_ += size_of(row);
+    rows_.push_back(std::move(row));
+    return rows_.size() < kMostRows * threads_.size() && bytes_ < kMostBytes ? Diagnostics{} : tokenize();
+  }
+
+  // The rows that wait.
+  Diagnostics tokenize() {
+    const std::vector<SourceRow> rows = std::exchange(rows_, {});
+    bytes_ = 0;
+    std::vector<Result<RowSamples>> made = threads_.samples_of(rows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!made[i].ok()) return made[i].diagnostics;
+      if (!made[i]->reason.empty()) dropped_.push_back({std::move(made[i]->reason), rows[i].at});
+      Diagnostics said = add(made[i]->together);
+      if (has_error(said)) return said;
+    }
+    return {};
+  }
+
+  // Samples that belong together are held out together.
+  Diagnostics add(std::vector<NewSample>& together) {
+    const bool held_out = !together.empty() && is_held_out(together.front().ids, request_.held_out_every);
+    for (NewSample& sample : together) {
+      sample.source = file_;
+      Diagnostics said = writer_.add(sample, held_out ? SetSplit::kHeldOut : SetSplit::kTraining);
+      if (has_error(said)) return said;
+    }
+    return {};
+  }
+
+  static constexpr size_t kMostRows = 64, kMostBytes = 8 << 20;  // that wait: rows of each thread; of all of them
+  const PrepareRequest& request_;
+  SetWriter& writer_;
+  TokenizingThreads threads_;
+  std::vector<SourceRow> rows_;
+  size_t bytes_ = 0;
+  std::vector<Dropped> dropped_;  // of this file
+  uint32_t file_ = 0;
+  int64_t num_rows_ = 0;
+  std::optional<Location> first_;
+  bool holds_pairs_ = false;
+};
+
+// Of a mixture each source must bring something.
+Diagnostics nothing_of(const PrepareSource& source) {
+  return {error(code::kData, {source.path},
+                fmt::format("it has a weight of {} in the mixture, and nothing of it can be trained on", source.weight),
+                "leave it out, or mend it")};
+}
+
+Diagnostics nothing_at_all(const std::vector<SetSource>& sources, int64_t held_out) {
+  int64_t all_rows = 0;
+  for (const SetSource& source : sources) all_rows += source.rows;
+  return {error(code::kData, {},
+                fmt::format("nothing to train on: of {} rows {} are held out, the others were dropped", format_count(all_rows),
+                            format_count(held_out)),
+                "--held-out 0, or other sources")};
 }
 
 }  // namespace
@@ -176,63 +153,27 @@ Result<Prepared> prepare(const PrepareRequest& request) {
   Result<SetWriter> writer = SetWriter::create(request.output);
   if (!writer.ok()) return writer.diagnostics;
   Prepared out;
-  Samples samples(request);
-  Encoder encoder(*request.tokenizer);
-  int64_t num_rows = 0;
-  std::optional<Location> first;
-  // Samples that belong together.
-  const auto add = [&](std::initializer_list<NewSample*> together) -> Result<std::string> {
-    const bool held_out = is_held_out((*together.begin())->ids, request.held_out_every);
-    for (NewSample* sample : together) {
-      sample->source = static_cast<uint32_t>(out.set.sources.size());
-      const Diagnostics said = writer->add(*sample, held_out ? SetSplit::kHeldOut : SetSplit::kTraining);
-      if (has_error(said)) return said;
-    }
-    return std::string();
-  };
-  const auto use = [&](const SourceRow& row) -> Result<std::string> {
-    if (++num_rows % 1000 == 0 && request.shows_progress) request.shows_progress(num_rows);
-    const bool is_pair = row.kind == SourceRow::Kind::kTextPair || row.kind == SourceRow::Kind::kChatPair;
-    if (!first) first = row.at, out.set.holds_pairs = is_pair;
-    if (is_pair != out.set.holds_pairs) return mixed(row.at, is_pair, *first);
-    if (is_pair) {
-      Result<PairOrReason> made = pair_of(row, request, encoder);
-      if (!made.ok()) return made.diagnostics;
-      if (!made->reason.empty()) return std::move(made->reason);
-      return add({&made->chosen, &made->rejected});
-    }
-    Result<SampleOrReason> made = samples.of(row);
-    if (!made.ok()) return made.diagnostics;
-    if (!made->reason.empty()) return std::move(made->reason);
-    return add({&made->sample});
+  Preparation preparation(request, *writer);
+  const auto num_trained = [&writer] { return writer->counts(SetSplit::kTraining).trained_tokens; };
+  const auto refused = [&out](const Diagnostics& why) {
+    Diagnostics said = out.notes;
+    append(said, why);
+    return said;
   };
   for (const PrepareSource& source : request.sources) {
-    const int64_t before = writer->counts(SetSplit::kTraining).trained_tokens;
+    const int64_t before = num_trained();
     for (const std::string& path : source.files) {
-      const Result<RowCounts> counts = read_rows(path, source.rows, use);
+      const Result<RowCounts> counts = preparation.take(path, source.rows);
       if (!counts.ok()) return counts.diagnostics;
       append(out.notes, notes_of(*counts));
-      out.set.sources.push_back({path, counts->sha256, counts->format, counts->rows, counts->dropped});
+      out.set.sources.push_back({path, counts->sha256, counts->format, counts->rows, counts->dropped.by_reason});
     }
     if (source.weight <= 0) continue;
     out.set.mixture.push_back({source.path, source.weight, static_cast<int64_t>(source.files.size())});
-    if (writer->counts(SetSplit::kTraining).trained_tokens > before) continue;
-    Diagnostics said = out.notes;
-    said.push_back(error(code::kData, {source.path},
-                         fmt::format("it has a weight of {} in the mixture, and nothing of it can be trained on", source.weight),
-                         "leave it out, or mend it"));
-    return said;
+    if (num_trained() == before) return refused(nothing_of(source));
   }
-  if (writer->counts(SetSplit::kTraining).trained_tokens == 0) {
-    Diagnostics said = out.notes;
-    int64_t all_rows = 0;
-    for (const SetSource& source : out.set.sources) all_rows += source.rows;
-    said.push_back(error(code::kData, {},
-                         fmt::format("nothing to train on: of {} rows {} are held out, the others were dropped",
-                                     format_count(all_rows), format_count(writer->counts(SetSplit::kHeldOut).samples)),
-                         "--held-out 0, or other sources"));
-    return said;
-  }
+  if (num_trained() == 0) return refused(nothing_at_all(out.set.sources, writer->counts(SetSplit::kHeldOut).samples));
+  out.set.holds_pairs = preparation.holds_pairs();
   out.set.tokenizer = request.tokenizer->file;
   out.set.tokenizer_digest = request.tokenizer->digest;
   out.set.template_digest = request.chat == nullptr ? "" : sha256(request.chat->chat.source);

@@ -8,7 +8,7 @@
 //   token ids           as they are; every token is trained
 //   preference pair     two samples, one after the other (pair_samples.h)
 // A row that cannot be used is dropped and counted by reason, with the place of the first.
-// Leaves out: several threads.
+// Rows are read one after the other and made into tokens by several threads; the set does not depend on how many.
 #pragma once
 #include <ctime>
 #include <functional>
@@ -38,6 +38,7 @@ struct PrepareRequest {
   std::string output;                                // a folder
   int64_t held_out_every = 20;                       // one sample in so many is held out, by its tokens; 0: none
   std::tm now = {};                                  // what templates are told
+  int num_threads = 0;                               // 0: one for each processor that this process may use
   std::function<void(int64_t rows)> shows_progress;  // may be empty
 };
 
