@@ -16,6 +16,11 @@ Diagnostics SourceReading::take(const nlohmann::ordered_json& json, const Locati
   if (!json.is_object()) return drop("it is no JSON object", at), Diagnostics{};
   RowOrReason row = row_of(json, options_);
   if (!row.reason.empty()) return drop(row.reason, at), Diagnostics{};
+  if (options_.prompt_format.has_value()) {
+    if (row.row.kind != SourceRow::Kind::kPromptCompletion && row.row.kind != SourceRow::Kind::kTextPair)
+      return drop("there is a prompt format, and it has no prompt that is plain text", at), Diagnostics{};
+    row.row.prompt = options_.prompt_format->before + row.row.prompt + options_.prompt_format->after;
+  }
   kinds_.insert(row.kind);
   row.row.at = at;
   return use(std::move(row.row));

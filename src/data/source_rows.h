@@ -12,11 +12,13 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/diagnostic.h"
 #include "data/dropped_rows.h"
+#include "data/prompt_format.h"
 
 namespace distsetup {
 
@@ -43,6 +45,7 @@ struct RowCounts {
 struct RowOptions {
   std::map<std::string, std::string> fields;  // our name of a key -> the file's: {"text", "content"}
   std::string format;                         // "jsonl", "json", "csv", "tsv", "text", "megatron"; "": by the file's ending
+  std::optional<PromptFormat> prompt_format;  // around prompts that no chat template writes; rows of other kinds are dropped
 };
 const std::vector<std::string>& source_formats();
 

@@ -1,5 +1,5 @@
-// The cache's layout: models--ORG--NAME/refs/main holds a revision, and snapshots/REVISION its files, as links. Source:
-// huggingface_hub, docs/source/en/guides/manage-cache.md; where the cache is: huggingface_hub/constants.py.
+// The cache's layout: models--ORG--NAME/refs/main (or datasets--ORG--NAME) holds a revision, and snapshots/REVISION its files, as
+// links. Source: huggingface_hub, docs/source/en/guides/manage-cache.md; where the cache is: huggingface_hub/constants.py.
 #include "weights/hub_cache.h"
 
 #include <fmt/format.h>
@@ -40,18 +40,24 @@ bool is_hub_id(std::string_view name) {
   return std::all_of(owner.begin(), owner.end(), is_fine) && std::all_of(own.begin(), own.end(), is_fine) && owner.front() != '.';
 }
 
-Result<std::string> find_in_hub_cache(const std::string& id, const Location& at, const ReadVariable& variable) {
+Result<std::string> find_in_hub_cache(const std::string& id, const Location& at, const ReadVariable& variable, HubKind kind) {
+  const bool is_model = kind == HubKind::kModel;
+  const char* const failed = is_model ? code::kWeights : code::kData;
   const size_t slash = id.find('/');
-  const fs::path cache = hub_cache(variable), model = cache / fmt::format("models--{}--{}", id.substr(0, slash), id.substr(slash + 1));
-  const std::string download = fmt::format("download it: hf download {}", id);
+  const fs::path cache = hub_cache(variable),
+                 own = cache / fmt::format("{}--{}--{}", is_model ? "models" : "datasets", id.substr(0, slash), id.substr(slash + 1));
+  const std::string download = fmt::format("download it: hf download {}{}", is_model ? "" : "--repo-type dataset ", id);
   std::error_code failure;
-  if (!fs::is_directory(model, failure))
-    return error(code::kWeights, at, fmt::format("'{}' is no folder, and no downloaded model in '{}'", id, cache.string()), download);
-  const Result<std::string> revision = read_file((model / "refs/main").string());
+  if (!fs::is_directory(own, failure))
+    return error(failed, at,
+                 fmt::format("'{}' is no {}, and no downloaded {} in '{}'", id, is_model ? "folder" : "file or folder",
+                             is_model ? "model" : "data set", cache.string()),
+                 download);
+  const Result<std::string> revision = read_file((own / "refs/main").string());
   const std::string name = revision.ok() ? revision->substr(0, revision->find_first_of(" \r\n")) : "";
-  const fs::path snapshot = model / "snapshots" / name;
+  const fs::path snapshot = own / "snapshots" / name;
   if (name.empty() || name.find('/') != std::string::npos || !fs::is_directory(snapshot, failure))
-    return error(code::kWeights, at, fmt::format("'{}' has no downloaded revision 'main' of '{}'", model.string(), id), download);
+    return error(failed, at, fmt::format("'{}' has no downloaded revision 'main' of '{}'", own.string(), id), download);
   return snapshot.string();
 }
 

@@ -144,7 +144,7 @@ run "the same rows, prepared by hand" 0 "$distsetup" data prepare rows.jsonl --f
 is "the same token ids" "$(sha256sum <rows_set/training.tokens)" "$(sha256sum <"$(dirname "$(find cache -name dataset.json)")/training.tokens")"
 is "still one set" "$(find cache -name dataset.json | wc -l)" 1
 run "rows that are not here" 5 "$trainer" "${rows[@]/#rows.jsonl/Open-Orca\/OpenOrca}" --backend fsdp2 --ckpt_path rows_none
-has "rows that are not here" "$said" "there is no such file or folder here"
+has "rows that are not here" "$said" "download it: hf download --repo-type dataset"
 ranks tensor 2 torchrun_words "${sft[@]}" --backend fsdp2 --fsdp_tensor_parallel_size 2 --ckpt_path tensor || fail "tensor parallelism" "$said"
 run "both ranks split each matrix" 0 grep -q '"tp": 2' tensor/plan.json
 losses_agree "tensor parallelism beside stage 2" tensor/metrics.jsonl engine/metrics.jsonl 1e-5
@@ -184,6 +184,33 @@ run "data of a stage" 0 "$trainer" --config stages_bytes.yaml "${stage[@]}"
 has "data of a stage" "$said" "bytes"
 run "data of a stage with a tokenizer" 0 "$trainer" --config stages_tokens.yaml "${stage[@]}" --checkpoint-dir staged_tokens
 has "data of a stage with a tokenizer" "$said" "a prepared set"
+
+# A mixture of data sets that were downloaded from the hub, by percentage, one of them a subset of its data set.
+set_of() {  # set_of ORG/NAME: the folder of its downloaded revision, in a cache of our own
+  local folder="hub/datasets--${1/\//--}"
+  mkdir -p "$folder/refs" "$folder/snapshots/first" && echo first >"$folder/refs/main" && echo "$folder/snapshots/first"
+}
+web=$(set_of org/web) && mkdir "$web/small"
+printf -- '---\nconfigs:\n- config_name: small\n  data_files:\n  - {split: train, path: small/*}\n---\n' >"$web/README.md"
+notes=$(set_of other/notes-1.0)
+for i in $(seq 30); do
+  echo "{\"text\": \"a page of the web, number $i\"}" >>"$web/small/0.jsonl"
+  echo "{\"text\": \"a note, number $i\"}" >>"$notes/train-0.jsonl"
+done
+sed 's|^    optimizer:|    data:\n      pretraining_datasets:\n        "org/web": {percentage: 60.0, subset: small}\n        "other/notes-1.0": {percentage: 40.0, subset: null}\n    model: {tokenizer_path: rows_model}\n    optimizer:|' stages.yaml >stages_mixture.yaml
+run "a mixture of data sets" 0 env HF_HUB_CACHE="$PWD/hub" "$trainer" --config stages_mixture.yaml --stage stage1 --model-config tiny --precision 32 \
+  --seed 1 --max-steps 4 --checkpoint-dir staged_mixture
+has "a mixture of data sets" "$said" "completed at step 4 of 4"
+run "its shares" 0 grep -rl '"weight": 60' "${XDG_CACHE_HOME:-$HOME/.cache}/distsetup/sets"
+run "a mixture that was not downloaded" 0 "$distsetup" convert --to run stages_mixture.yaml
+has "a mixture that was not downloaded" "$said" "hf download --repo-type dataset org/web"
+
+# --mode basic: a small model on random tokens, of which nothing can be learned.
+run "mode basic" 0 "$trainer" --mode basic --stage stage1 --devices 1 --vocab_size 64 --hidden_size 16 --num_layers 1 --num_attention_heads 2 \
+  --max-steps 5 --gpu cpu --checkpoint-dir basic
+has "mode basic" "$said" "1,000 sequences"
+has "mode basic" "$said" "200 sequences held out"
+run "its loss is that of a guess" 0 awk -v loss="$(losses basic/metrics.jsonl | tail -1 | cut -d' ' -f2)" 'BEGIN { d = loss - log(64); exit !(d * d < 0.1) }'
 
 # The second of two stages goes on from what the first one learnt, with settings of its own.
 sed 's|^distributed_examples:|  stage2:\n    training: {batch_size: 4, sequence_length: 16, learning_rate: 1e-3, mixed_precision: bf16}\n    scheduler: {type: CosineAnnealingLR, warmup_steps: 1, T_max: 3, eta_min: 1e-4}\n    distributed: {strategy: ddp, num_nodes: 1, devices: 1}\n    checkpoint_dir: staged_two\ndistributed_examples:|' stages.yaml >stages_two.yaml

@@ -28,7 +28,7 @@ TEST_CASE("pair rows: texts") {
   const RowOrReason implicit = pair_from(R"({"chosen": "Human: hi Assistant: hello", "rejected": "Human: hi Assistant: no"})");
   CHECK(implicit.row.prompt + "|" + implicit.row.completion + "|" + implicit.row.rejected == "Human: hi Assistant:| hello| no");
   const RowOrReason renamed =
-      pair_from(R"({"q": "a", "good": "b", "bad": "c"})", {{{"prompt", "q"}, {"chosen", "good"}, {"rejected", "bad"}}});
+      pair_from(R"({"q": "a", "good": "b", "bad": "c"})", {{{"prompt", "q"}, {"chosen", "good"}, {"rejected", "bad"}}, "", {}});
   CHECK(renamed.row.completion == "b");
   CHECK(pair_from(R"({"question": "a", "chosen": "b", "rejected": "c"})").row.prompt == "a");
   CHECK(common_prompt("aä", "aö") == 1);  // both begin with the byte C3

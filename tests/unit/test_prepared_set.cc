@@ -141,7 +141,7 @@ TEST_CASE("source rows: keys say what a row is") {
   const RowOrReason parts = row_of(
       json(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]}]})"), plain);
   CHECK(parts.row.chat["messages"][0]["content"] == "ab");
-  const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}, ""});
+  const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}, "", {}});
   CHECK(renamed.row.text == "a");
   for (const char* text : {R"({})", R"({"text": 1})", R"({"text": null})", R"({"messages": []})", R"({"messages": [1]})",
                            R"({"messages": [{"content": "x"}]})", R"({"prompt": 1, "completion": "c"})",

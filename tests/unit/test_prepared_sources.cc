@@ -38,7 +38,7 @@ struct SourcesFolder {
     REQUIRE(value.ok());
     const Result<Spec> spec = spec_from_value(*value);
     if (!spec.ok()) return spec.diagnostics;
-    return with_prepared_sources({}, *spec);
+    return with_prepared_sources({}, {}, *spec);
   }
   std::string set_of(const std::string& data) const {
     const Result<Spec> spec = prepared(data);
@@ -81,7 +81,9 @@ TEST_CASE("sources: what makes other token ids makes another set") {
         "{sources: [{path: rows.jsonl, fields: {text: ask}}, more], weights: [3, 1]" + rest + "}",
         "{sources: [{path: rows.jsonl, fields: {instruction: ask, output: say}}], template: plain.jinja" + rest + "}",
         data_of(kRowsNamed, "tokenizer: bytes_with_prefix, held_out: 0, cache: kept"),
-        data_of(kRowsNamed, "tokenizer: bytes_of_words, held_out: 2, cache: kept"), data_of("[{path: more, format: text}]")}) {
+        data_of(kRowsNamed, "tokenizer: bytes_of_words, held_out: 2, cache: kept"),
+        "{sources: " + kRowsNamed + ", prompt_format: 'Q: {}'" + rest + "}",
+        "{sources: " + kRowsNamed + ", prompt_format: 'Q: {}!'" + rest + "}", data_of("[{path: more, format: text}]")}) {
     CAPTURE(data);
     CHECK(sets.insert(place.set_of(data)).second);
   }
@@ -109,6 +111,12 @@ TEST_CASE("sources: what cannot be is refused at its place") {
   refused("{sources: [rows.jsonl]}", "no tokenizer is named");
   refused("{sources: [rows.jsonl], paths: [more], tokenizer: bytes_of_words}", "data.sources and data.paths");
   refused("{sources: [missing.jsonl], tokenizer: bytes_of_words, cache: kept}", "missing.jsonl");
+  refused("{sources: [rows.jsonl], prompt_format: 'Q:', tokenizer: bytes_of_words}", "the prompt format 'Q:' has no {}");
+  refused("{prompt_format: 'Q: {}'}", "data.prompt_format is given without data.sources");
+  refused("{synthetic: 10, sources: [rows.jsonl], tokenizer: bytes_of_words}", "data.synthetic and data.sources are given");
+  refused("{synthetic: 10, paths: [more]}", "data.synthetic and data.paths are given");
+  refused("{synthetic: 10, fields: [a=b]}", "data.fields is given without data.sources");
+  refused("{sources: [org/nothing], tokenizer: bytes_of_words, cache: kept}", "hf download --repo-type dataset org/nothing");
   refused("{fields: [a=b]}", "data.fields is given without data.sources");
   refused("{paths: [more], tokenizer: bytes_of_words}", "a tokenizer is named");
 }
@@ -126,4 +134,53 @@ TEST_CASE("sources: written as a run file they are read back") {
   INFO(to_yaml(spec));
   REQUIRE(read.ok());
   CHECK(read->list("data.sources") == spec.list("data.sources"));
+}
+
+TEST_CASE("sources: as a text they are paths, or a list in brackets") {
+  const auto items = [](const std::string& text) {
+    const Result<Setting> setting = sources_setting(text, {});
+    REQUIRE(setting.ok());
+    return std::get<std::vector<std::string>>(setting->value);
+  };
+  CHECK(items("a.jsonl,b") == std::vector<std::string>{"a.jsonl", "b"});
+  CHECK(items("[a.jsonl, {path: b, subset: s, weight: 2}]").size() == 2);
+  const Result<DataSource> source = source_of(items("[{path: o/b, subset: s, weight: 2}]")[0], {});
+  REQUIRE(source.ok());
+  CHECK(source->path == "o/b");
+  CHECK(source->subset == "s");
+  CHECK(source->weight == 2);
+  CHECK_FALSE(sources_setting("[{weight: 2}]", {}).ok());
+}
+
+TEST_CASE("synthetic data: random ids of the model's vocabulary, once for the same") {
+  const SourcesFolder place;
+  const Result<Value> value = parse_yaml(
+      "{version: 1, model: {name: tiny, hidden: 8, num_layers: 1, num_heads: 1, feed_forward: 16, vocabulary: 100}, "
+      "train: {sequence_length: 12}, data: {synthetic: 30, held_out: 6, cache: " +
+          place.folder.path("kept") + "}}",
+      "run.yaml");
+  REQUIRE(value.ok());
+  const Result<Spec> spec = spec_from_value(*value);
+  INFO(format_diagnostics(spec.diagnostics));
+  REQUIRE(spec.ok());
+  const Result<Spec> run = with_prepared_sources({}, {}, *spec), again = with_prepared_sources({}, {}, *spec);
+  INFO(format_diagnostics(run.diagnostics));
+  REQUIRE(run.ok());
+  CHECK(run->find("data.synthetic") == nullptr);
+  const std::string folder = run->list("data.paths")->front();
+  CHECK(again->list("data.paths")->front() == folder);
+  const Result<SetDescription> set = read_set_description(folder);
+  REQUIRE(set.ok());
+  CHECK(set->training.samples == 25);
+  CHECK(set->held_out.samples == 5);
+  CHECK(set->vocabulary_size == 100);
+  const Result<PreparedSplit> split = PreparedSplit::open(folder, SetSplit::kTraining);
+  REQUIRE(split.ok());
+  std::set<uint32_t> ids;
+  for (int64_t i = 0; i < split->size(); ++i) {
+    CHECK(split->tokens(i).size() == 13);
+    ids.insert(split->tokens(i).begin(), split->tokens(i).end());
+  }
+  CHECK(*ids.rbegin() < 100);
+  CHECK(ids.size() > 80);
 }

@@ -128,3 +128,35 @@ TEST_CASE("parts: an unknown key is told with the nearest of its section and a w
   CHECK(is_unknown);
   CHECK(is_wrong);
 }
+
+namespace {
+
+// Of a stage with these lines of data; with a tokenizer.
+std::string mixture_of(const std::string& data, const std::string& more = "") {
+  const std::string text =
+      "training_stages:\n  stage1:\n    model: {model_config_key: small, tokenizer_path: tok}\n"
+      "    training: {batch_size: 8}\n    distributed: {strategy: ddp, num_nodes: 1, devices: 4}\n" +
+      data + "model_configs:\n  small: {decoder_config: {hidden_size: 64, num_hidden_layers: 3}}\n" + more;
+  const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, "config.yaml", "", {});
+  INFO(messages(read.diagnostics));
+  REQUIRE(read.ok());
+  return value(read->front(), "derived.sources");
+}
+
+}  // namespace
+
+TEST_CASE("parts: data sets with their percentages become one list of sources") {
+  const std::string sets =
+      "pretraining_datasets:\n        \"org/web\": {percentage: 60.0, subset: \"10BT\"}\n"
+      "        \"other/base-1.0\": {percentage: 40, subset: null}\n";
+  const std::string expected = R"([{"path":"org/web","subset":"10BT","weight":60.0},{"path":"other/base-1.0","weight":40.0}])";
+  CHECK(mixture_of("    data:\n      " + sets) == expected);
+  CHECK(mixture_of("", "datasets:\n      " + sets) == expected);
+  CHECK(mixture_of("",
+                   "datasets:\n  pretraining_datasets:\n    o/s: {percentage: 30, subsets: [C, Cuda]}\n    o/t: {percentage: 70}\n") ==
+        R"([{"path":"o/s","subset":"C","weight":15.0},{"path":"o/s","subset":"Cuda","weight":15.0},{"path":"o/t","weight":70.0}])");
+  // One that is used whole has no percentage: then none counts.
+  CHECK(mixture_of("", "datasets:\n  pretraining_datasets:\n    o/s: {use_all_available: true}\n    o/t: {percentage: 70}\n") ==
+        R"([{"path":"o/s"},{"path":"o/t"}])");
+  CHECK(mixture_of("    data:\n      data_path: rows.jsonl\n      " + sets) == "rows.jsonl");
+}

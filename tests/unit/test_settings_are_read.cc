@@ -226,7 +226,8 @@ TEST_CASE("regression 6: every key that is accepted is read: it changes a plan")
     CAPTURE(key.path);
     bool shows = key.choices.size() == 1;  // one word, the default: nothing to change
     // What sources are made of shows in the set that is made of them, before a plan is (test_prepared_sources.cc).
-    for (const std::string_view path : {"sources", "weights", "fields", "tokenizer", "template", "cache"})
+    for (const std::string_view path :
+         {"sources", "weights", "fields", "tokenizer", "template", "prompt_format", "synthetic", "cache"})
       shows = shows || (key.path.starts_with("data.") && key.path.substr(5) == path);
     for (const Settings& trainer : bases()) {
       if (shows) break;

@@ -91,7 +91,8 @@ TEST_CASE("csv: a header names the fields, rows of another width are dropped and
   folder.write("notes", "a,b\n1,2\n");
   rows.clear();
   CHECK(rows_of_file(folder.path("notes"), rows)->format == "text");
-  CHECK(rows_of_file(folder.path("notes"), rows, {{{"prompt", "a"}, {"completion", "b"}}, "csv"})->format == "csv prompt-completion");
+  CHECK(rows_of_file(folder.path("notes"), rows, {{{"prompt", "a"}, {"completion", "b"}}, "csv", {}})->format ==
+        "csv prompt-completion");
 }
 
 TEST_CASE("source rows: keys that are not known are named, and reasons that differ in numbers are one") {

@@ -215,6 +215,20 @@ TEST_CASE("trainer flags: the end of the cosine that nobody typed lies below its
   CHECK(TypedFlags({"--from-scratch", "--max-lr", "2e-5", "--min-lr", "3e-5"}).field("train.min_learning_rate") == "3e-05");
 }
 
+TEST_CASE("trainer flags: --mode basic is a small model on random tokens") {
+  const TypedFlags got({"--mode", "basic", "--hidden_size", "64"});
+  CHECK(got.field("derived.synthetic") == "1200");
+  CHECK(got.field("derived.held_out") == "6");
+  CHECK(got.field("derived.data_epochs") == "3");
+  CHECK(got.field("model.hidden") == "64");
+  CHECK(got.field("model.vocabulary") == "1000");
+  CHECK(got.field("train.sequence_length") == "128");
+  CHECK(TypedFlags({"--mode", "basic", "--max_length", "32"}).field("train.sequence_length") == "32");
+  const TypedFlags other({"--mode", "production", "--hidden_size", "64"});
+  CHECK(other.field("model.hidden").empty());
+  CHECK(contains(other.reason("hidden_size"), "the size of a model without a config.yaml"));
+}
+
 TEST_CASE("trainer flags: stage, setup and model of a config.yaml are for that file") {
   const TypedFlags got({"--mode", "production", "--stage", "stage2", "--fsdp-config", "multi_node_fsdp", "--model_config",
                         "model_config_1.7B", "--devices", "8", "--precision", "16-mixed"});
@@ -225,7 +239,7 @@ TEST_CASE("trainer flags: stage, setup and model of a config.yaml are for that f
         std::vector<std::pair<std::string, std::string>>{{"model.model_config_key", "model_config_1.7B"}});
   CHECK(got.field("hardware.gpus_per_node") == "8");
   CHECK(got.field("precision.compute") == "fp16");
-  CHECK(contains(got.reason("mode"), "nothing is made up"));
+  CHECK(contains(got.reason("mode"), "where data come from"));
   const Result<Arguments> with = merged_line({"--mode", "production", "--stage", "stage2", "--model_config", "m"});
   REQUIRE(with.ok());
   CHECK(with->text("stage") == "stage2");

@@ -168,6 +168,7 @@ Command data_prepare_command() {
        "PATH",
        "chat template of conversations; default: the one in the tokenizer's folder"},
       {"fields", {}, FlagKind::kValue, "OURS=THEIRS,...", "names of keys in the rows: text=content"},
+      {"prompt-format", {}, FlagKind::kValue, "TEXT", "words around prompts, with {} for the prompt: 'Question: {}'"},
       {"weights", {"dataset-probs"}, FlagKind::kValue, "W,...", "a mixture: how much of training comes from each SOURCE"},
       {"format", {}, FlagKind::kValue, "FORMAT", "of all sources, whatever their endings", 0, source_formats()},
       {"held-out", {}, FlagKind::kValue, "N", "one sample in N is held out for evaluation (20); 0: none"},

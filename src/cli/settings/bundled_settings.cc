@@ -1,39 +1,43 @@
 #include "cli/settings/bundled_settings.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <string_view>
 
+#include "cli/settings/data_sources.h"
 #include "plan/plan.h"
+#include "planner/spec/data_source.h"
 
 namespace distsetup {
 namespace {
 
-constexpr std::string_view kOfSources[] = {"data.weights",  "data.fields",   "data.tokenizer",
-                                           "data.template", "data.held_out", "train.epochs"};
+constexpr std::string_view kOfSources[] = {"data.weights",  "data.fields",        "data.tokenizer", "data.template",
+                                           "data.held_out", "data.prompt_format", "train.epochs"};
 constexpr std::string_view kOfEvaluation[] = {"train.evaluate_every", "train.patience", "checkpoint.keep_best", "checkpoint.metric"};
 
 bool is_one_of(std::span<const std::string_view> paths, std::string_view path) {
   return std::find(paths.begin(), paths.end(), path) != paths.end();
 }
 
-// Files and folders with commas between them.
-bool are_here(const std::string& paths) {
-  for (size_t at = 0; at <= paths.size();) {
-    const size_t end = std::min(paths.find(',', at), paths.size());
-    std::error_code ignored;
-    if (!std::filesystem::exists(paths.substr(at, end - at), ignored)) return false;
-    at = end + 1;
+// Why data.paths or data.sources name something that is not here; "": all of it is.
+std::string why_not_here(const std::string& text) {
+  const Result<Setting> setting = sources_setting(text, {});
+  if (!setting.ok()) return setting.diagnostics.front().message;
+  for (const std::string& item : std::get<std::vector<std::string>>(setting->value)) {
+    const Result<DataSource> source = source_of(item, {});
+    if (!source.ok()) return source.diagnostics.front().message;
+    if (std::string why = why_not_here(*source); !why.empty()) return why;
   }
-  return true;
+  return "";
 }
 
 }  // namespace
 
 BundledSettings::BundledSettings(const std::vector<ReadSetting>& settings, const Spec& stronger) {
   const auto names_other = [](const ReadSetting& one) { return one.path == "trainer.name" && one.text != kNative; };
-  const auto has_sources = [](const ReadSetting& one) { return one.path == "data.sources" && are_here(one.text); };
+  const auto has_sources = [](const ReadSetting& one) {
+    return one.path == "data.synthetic" || (one.path == "data.sources" && why_not_here(one.text).empty());
+  };
   const auto named = stronger.text("trainer.name");
   is_native_ = named.has_value() ? *named == kNative : std::none_of(settings.begin(), settings.end(), names_other);
   reads_sources_ =
@@ -43,11 +47,12 @@ BundledSettings::BundledSettings(const std::vector<ReadSetting>& settings, const
 std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   // Of a row's key the file says what it is called there; what it is here was found out.
   const size_t sign = setting.path == "data.fields" ? setting.text.find('=') + 1 : 0;
-  const auto because = [&](const char* reason) { return LostKey{setting.key, setting.text.substr(sign), reason, setting.at}; };
+  const auto because = [&](std::string why) { return LostKey{setting.key, setting.text.substr(sign), std::move(why), setting.at}; };
   const bool names_files = setting.path == "data.paths" || setting.path == "data.sources";
-  if (names_files && !are_here(setting.text)) return because("there is no such file or folder here: --data");
+  if (std::string why = names_files ? why_not_here(setting.text) : ""; !why.empty()) return because(std::move(why));
   if (setting.path == "data.sources" && !is_native_) return because("a matter of the data: --data");
   if (is_one_of(kOfSources, setting.path) && !reads_sources_) return because("a matter of the data: --data");
+  if (setting.path == "data.synthetic" && !is_native_) return because("a matter of the data: --data");
   if (setting.path == "data.packing" && !reads_sources_) return because("a plan trains full sequences");
   if (is_one_of(kOfEvaluation, setting.path) && !is_native_) return because("evaluation is not planned");
   if (setting.path.starts_with("adapter.") && !is_native_) return because("it scales the adapters and costs neither memory nor time");

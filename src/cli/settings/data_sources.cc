@@ -11,10 +11,12 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/value_yaml.h"
+#include "data/hub_dataset.h"
 #include "data/megatron_files.h"
 #include "planner/resolve/read_inputs.h"
 #include "planner/spec/data_source.h"
 #include "text/tokenizer/read_tokenizer.h"
+#include "weights/hub_cache.h"
 
 namespace distsetup {
 namespace {
@@ -42,12 +44,35 @@ Result<std::vector<std::string>> files_of_source(const std::string& path) {
   return std::move(*below);
 }
 
+// What is there by a source's name, or a data set of the hub that was downloaded.
+struct SourcePlace {
+  std::string path;
+  bool is_of_hub = false;
+};
+Result<SourcePlace> place_of(const DataSource& source, const fs::path& folder) {
+  const std::string path = folder.empty() ? source.path : (folder / source.path).lexically_normal().string();
+  std::error_code failure;
+  if (fs::exists(path, failure) || !is_hub_id(source.path)) return SourcePlace{path, !source.subset.empty() || is_hub_dataset(path)};
+  Result<std::string> found = find_in_hub_cache(source.path, {}, environment_variable, HubKind::kDataset);
+  if (!found.ok()) return found.diagnostics;
+  return SourcePlace{std::move(*found), true};
+}
+
 // Of one of a run's sources the files; a path that is not absolute starts at `folder`.
 Result<PrepareSource> find_source(const DataSource& source, const fs::path& folder) {
-  const std::string path = folder.empty() ? source.path : (folder / source.path).lexically_normal().string();
-  Result<std::vector<std::string>> files = files_of_source(path);
+  const Result<SourcePlace> place = place_of(source, folder);
+  if (!place.ok()) return place.diagnostics;
+  Result<std::vector<std::string>> files =
+      place->is_of_hub ? training_files({place->path, source.path, source.subset}, {}) : files_of_source(place->path);
   if (!files.ok()) return files.diagnostics;
-  return PrepareSource{path, std::move(*files), source.weight, {source.fields, source.format}};
+  return PrepareSource{place->path, std::move(*files), source.weight, {source.fields, source.format, {}}};
+}
+
+Diagnostics take_prompt_format(const std::string& text, const Location& at, std::vector<PrepareSource>& sources) {
+  const Result<PromptFormat> format = parse_prompt_format(text, at);
+  if (!format.ok()) return format.diagnostics;
+  for (PrepareSource& source : sources) source.rows.prompt_format = *format;
+  return {};
 }
 
 Result<PrepareInputs> inputs_of_line(const Arguments& arguments) {
@@ -58,7 +83,7 @@ Result<PrepareInputs> inputs_of_line(const Arguments& arguments) {
   std::vector<std::string> paths = arguments.positionals;
   drop_second_of_pairs(paths);
   std::vector<DataSource> sources;
-  for (const std::string& path : paths) sources.push_back({path, 0, format, *fields});
+  for (const std::string& path : paths) sources.push_back({path, "", 0, format, *fields});
   if (Diagnostics said = check_source_format(format, command_line()); has_error(said)) return said;
   if (arguments.has("weights")) {
     Diagnostics said = take_weights(split(arguments.text("weights"), ','), "--weights", command_line(), sources);
@@ -69,6 +94,10 @@ Result<PrepareInputs> inputs_of_line(const Arguments& arguments) {
     Result<PrepareSource> found = find_source(source, "");
     if (!found.ok()) return found.diagnostics;
     inputs.sources.push_back(std::move(*found));
+  }
+  if (arguments.has("prompt-format")) {
+    const Diagnostics bad = take_prompt_format(arguments.text("prompt-format"), command_line(), inputs.sources);
+    if (has_error(bad)) return bad;
   }
   return inputs;
 }
@@ -117,6 +146,10 @@ Result<PrepareInputs> inputs_of_run(const Spec& spec) {
     const auto named = spec.text(key);
     return named.has_value() ? (folder_of_setting(spec, key) / *named).lexically_normal().string() : std::string();
   };
+  if (const auto format = spec.text("data.prompt_format")) {
+    const Diagnostics bad = take_prompt_format(*format, spec.at("data.prompt_format"), inputs.sources);
+    if (has_error(bad)) return bad;
+  }
   inputs.tokenizer = path_of("data.tokenizer");
   inputs.chat_template = path_of("data.template");
   return inputs;
@@ -124,7 +157,8 @@ Result<PrepareInputs> inputs_of_run(const Spec& spec) {
 
 Result<PrepareInputs> prepare_inputs(const Arguments& arguments) {
   if (arguments.positionals.size() != 1 || !is_run_file(arguments.positionals[0])) return inputs_of_line(arguments);
-  Diagnostics idle = refuse_idle(arguments, {"weights", "fields", "format"}, "without a run file, which says them for each source");
+  Diagnostics idle =
+      refuse_idle(arguments, {"weights", "fields", "format", "prompt-format"}, "without a run file, which says them for each source");
   if (has_error(idle)) return idle;
   const Result<Spec> spec = data_of_run(arguments.positionals[0]);
   if (!spec.ok()) return spec.diagnostics;
@@ -156,6 +190,13 @@ PrepareRequest request_of(const ReadyInputs& inputs) {
   request.why_no_chat = inputs.why_no_chat;
   request.now = local_time();
   return request;
+}
+
+std::string why_not_here(const DataSource& source) {
+  const Result<SourcePlace> place = place_of(source, "");
+  if (!place.ok()) return place.diagnostics.front().help;
+  std::error_code failure;
+  return fs::exists(place->path, failure) ? "" : "there is no such file or folder here: --data";
 }
 
 }  // namespace distsetup

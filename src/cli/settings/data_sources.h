@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/line/flags.h"
+#include "planner/spec/data_source.h"
 #include "planner/spec/spec.h"
 #include "text/prepare/prepare.h"
 #include "text/tokenizer/tokenizer.h"
@@ -37,5 +38,8 @@ struct ReadyInputs {
 Result<ReadyInputs> open_inputs(PrepareInputs inputs);
 // Points into `inputs`. Left to say: where the set is written, what is held out.
 PrepareRequest request_of(const ReadyInputs& inputs);
+
+// "": there is such a file or folder, seen from here, or a downloaded data set of the hub.
+std::string why_not_here(const DataSource& source);
 
 }  // namespace distsetup

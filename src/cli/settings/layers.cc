@@ -104,7 +104,8 @@ OpenFiles open_files(const Arguments& arguments, const Session& session) {
   }
   ReadChoices choices{"", arguments.text("distributed"), {}};
   if (is_foreign_file || (path.empty() && !foreign.empty())) choices.stage = arguments.text("stage");
-  if (path.empty() && foreign.empty() && arguments.has("stage"))
+  const bool is_of_script = !session.script_flags.reading.chosen.stage.empty();  // which says it of every run
+  if (path.empty() && foreign.empty() && arguments.has("stage") && !is_of_script)
     append(files.diagnostics, refuse_idle(arguments, {"stage"}, "with a file that has stages"));
   if (!foreign.empty()) choices.assignments = foreign_assignments(arguments);
   Result<ForeignFiles> opened = open_foreign_files(foreign, choices, session.templates);

@@ -117,7 +117,7 @@ Result<PlanSource> read_made_plan(const Arguments& arguments) {
 }  // namespace
 
 Result<Problem> read_problem(const Arguments& arguments, const Session& session, const Spec& as_said) {
-  const Result<Spec> spec = with_prepared_sources(arguments, as_said);
+  const Result<Spec> spec = with_prepared_sources(arguments, session.presets, as_said);
   Diagnostics diagnostics = spec.diagnostics;
   if (has_error(diagnostics)) return diagnostics;
   Result<Inputs> inputs = read_inputs(*spec, session.presets);
@@ -146,7 +146,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   Result<Spec> spec = read_spec(arguments, session);
   Diagnostics diagnostics = std::move(spec.diagnostics);
   if (has_error(diagnostics)) return diagnostics;
-  spec = with_prepared_sources(arguments, *spec);
+  spec = with_prepared_sources(arguments, session.presets, *spec);
   append(diagnostics, std::move(spec.diagnostics));
   if (has_error(diagnostics)) return diagnostics;
   const Spec as_said = *spec;

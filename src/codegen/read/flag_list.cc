@@ -74,10 +74,13 @@ std::vector<std::string> flag_spellings(const KeyTable& table) {
 std::string expected_of(const KeyTable& table, const std::string& key) {
   std::vector<std::string> texts;
   std::string type = "another value";
+  const auto add = [&texts](const Json& one) {
+    if (std::find(texts.begin(), texts.end(), field_text(one)) == texts.end()) texts.push_back(field_text(one));
+  };
   for (const ReadRow& row : table.reads) {
     if (!is_same_key(row.key, key)) continue;
-    for (const Json& one : row.of) texts.push_back(field_text(one));
-    for (const auto& [ours, theirs] : row.values) texts.push_back(field_text(theirs));
+    for (const Json& one : row.of) add(one);
+    for (const auto& [ours, theirs] : row.values) add(theirs);
     if (row.type == KeyType::kInt) type = "a whole number";
     if (row.type == KeyType::kNumber) type = "a number";
   }

@@ -7,6 +7,16 @@
 #include "base/text.h"
 
 namespace distsetup {
+
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const char* begin = text.data() + (!text.empty() && text[0] == '+' ? 1 : 0);
+  const char* end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(begin, end, number);
+  if (text.empty() || failure != std::errc() || stop != end || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
 namespace {
 
 std::optional<bool> truth_of(const FoundKey& found) {
@@ -16,15 +26,6 @@ std::optional<bool> truth_of(const FoundKey& found) {
   if (text == "true" || text == "yes" || text == "on") return true;
   if (text == "false" || text == "no" || text == "off") return false;
   return std::nullopt;
-}
-
-std::optional<double> number_of(const std::string& text) {
-  double number = 0;
-  const char* begin = text.data() + (!text.empty() && text[0] == '+' ? 1 : 0);
-  const char* end = text.data() + text.size();
-  const auto [stop, failure] = std::from_chars(begin, end, number);
-  if (text.empty() || failure != std::errc() || stop != end || !std::isfinite(number)) return std::nullopt;
-  return number;
 }
 
 bool is_integral(double number) { return std::nearbyint(number) == number && std::abs(number) < 9e15; }

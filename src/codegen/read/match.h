@@ -18,6 +18,9 @@ Json value_of_text(const std::string& text);
 // What the row's field was when the row wrote this; nothing when the row cannot have written it.
 std::optional<Json> read_backwards(const KeyRow& row, const FoundKey& found);
 
+// nullopt: the text is no number.
+std::optional<double> number_of(const std::string& text);
+
 // A value of this kind, whatever it says.
 bool is_of_type(const FoundKey& found, KeyType type);
 

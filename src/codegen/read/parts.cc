@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/diagnostic_codes.h"
+#include "base/json.h"
 #include "base/names.h"
 #include "codegen/read/key_reading.h"
 #include "codegen/read/match.h"
@@ -44,7 +46,9 @@ class PartTaker {
         assign(key, text);
     }
     for (const ReadPart& part : table_.parts) {
-      if (part.keys.empty()) {
+      if (!part.mixture.empty()) {
+        take_mixture(part);
+      } else if (part.keys.empty()) {
         take(part);
       } else {
         take_defaults(part);
@@ -175,6 +179,46 @@ class PartTaker {
         key.strength = kDefault;
       }
     }
+  }
+
+  // Of the entry `name` of a mixture, in the order of the file.
+  Json source_of(const std::string& section, const std::string& name, std::vector<std::string>& subsets) const {
+    Json source = {{"path", name}};
+    for (const Key& key : keys_) {
+      if (!is_in(section, key.found.key)) continue;
+      const std::string rest = key.found.key.substr(section.size() + 1);
+      const std::optional<double> percentage = rest == "percentage" ? number_of(key.found.text) : std::nullopt;
+      if (percentage.value_or(0) > 0) source["weight"] = *percentage;
+      if (rest == "subset" && !key.found.is_null) subsets.push_back(key.found.text);
+      if (rest == "subsets") subsets = key.found.items;
+    }
+    return source;
+  }
+
+  // Several subsets of a data set share its percentage. Percentages count where all entries have one.
+  void take_mixture(const ReadPart& part) {
+    Json sources = Json::array();
+    bool all_have_weights = true;
+    FoundKey mixture;
+    for (const std::string& name : entries(part.section)) {
+      const std::string section = part.section + "." + name;
+      std::vector<std::string> subsets;
+      Json source = source_of(section, name, subsets);
+      all_have_weights = all_have_weights && source.contains("weight");
+      if (subsets.size() > 1 && source.contains("weight"))
+        source["weight"] = source["weight"].get<double>() / static_cast<double>(subsets.size());
+      for (const std::string& subset : subsets) sources.push_back(source), sources.back()["subset"] = subset;
+      if (subsets.empty()) sources.push_back(source);
+      for (const Key& key : keys_)
+        if (mixture.at.line == 0 && is_in(section, key.found.key)) mixture.at = key.found.at;
+    }
+    std::erase_if(keys_, [&part](const Key& key) { return is_in(part.section, key.found.key); });
+    if (sources.empty()) return;
+    if (!all_have_weights)
+      for (Json& source : sources) source.erase("weight");
+    mixture.key = part.mixture;
+    mixture.text = sources.dump();
+    keys_.push_back({std::move(mixture), kFile});
   }
 
   void assign(const std::string& path, const std::string& text) {

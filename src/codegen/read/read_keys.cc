@@ -33,6 +33,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.data_epochs",     "derived.sources",
                                                  "derived.source_weights",  "derived.tokenizer",
                                                  "derived.chat_template",   "derived.packing",
+                                                 "derived.prompt_format",   "derived.synthetic",
                                                  "derived.held_out",        "derived.layers_per_virtual_stage"};
   return field.starts_with("derived.") && !field.starts_with(kSourceField) && kCarried.count(field) == 0;
 }

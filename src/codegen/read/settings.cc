@@ -15,7 +15,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 70> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 72> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -80,6 +80,8 @@ constexpr std::array<FieldPath, 70> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"derived.source_weights", "data.weights"},
                                                {"derived.tokenizer", "data.tokenizer"},
                                                {"derived.chat_template", "data.template"},
+                                               {"derived.prompt_format", "data.prompt_format"},
+                                               {"derived.synthetic", "data.synthetic"},
                                                {"derived.packing", "data.packing"},
                                                {"derived.held_out", "data.held_out"},
                                                {"train.lora_alpha", "adapter.alpha"},

@@ -32,6 +32,8 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
       {"derived.source_field.messages", {"data.files"}},
       {"derived.tokenizer", {"data.tokenizer"}},
       {"derived.chat_template", {"data.files"}},
+      {"derived.prompt_format", {"data.files"}},
+      {"derived.synthetic", {"data.files"}},
       {"derived.packing", {"data.packing"}},
       {"derived.held_out", {"data.files"}},
       {"derived.data_epochs", {"train.steps"}},

@@ -78,6 +78,7 @@ struct ReadPart {
   std::string fallback;                       // `default`: the entry when nobody says; without one the first (stage) or none
   std::pair<std::string, std::string> where;  // of a list of maps: the entry that has this text at this key
   std::vector<std::pair<std::string, std::string>> keys;  // defaults of the file: a key of the section -> the key it is a default of
+  std::string mixture;  // or all entries are data sets with their percentage and subset: as one list, data.sources's, under this key
 };
 
 // Names of templates/_lint/names/<file>.yaml that a tool takes below `section`.

@@ -66,6 +66,7 @@ void read_part(const Value& value, KeyTable& table, TableMistakes& mistakes) {
   reader.get("choose", part.choose);
   reader.get("by", part.by);
   reader.get("default", part.fallback);
+  reader.get("mixture", part.mixture);
   const Value *where = reader.child("where"), *keys = reader.child("keys");
   if (where != nullptr && where->entries.size() == 1) part.where = {where->entries.front().first, where->entries.front().second.text};
   for (const auto& [from, to] : keys == nullptr ? std::vector<Value::Entry>{} : keys->entries) part.keys.emplace_back(from, to.text);

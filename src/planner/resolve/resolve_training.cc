@@ -56,11 +56,15 @@ void read_length(Resolving& r) {
 
 }  // namespace
 
+int64_t assumed_sequence_length(const Geometry& model) {
+  const int64_t most = 4096, learned = model.learned_positions;  // there is no row for a position beyond them
+  return learned > 0 ? std::min(learned, most) : most;
+}
+
 void resolve_training(Resolving& r) {
   TrainPlan& t = r.plan().train;
   t.method = value_or<std::string>(r, r.spec.text("train.method"), "pretrain", "method pretrain");
-  const int64_t learned = r.plan().model.learned_positions;  // there is no row for a position beyond them
-  const int64_t assumed = learned > 0 ? std::min<int64_t>(learned, 4096) : 4096;
+  const int64_t learned = r.plan().model.learned_positions, assumed = assumed_sequence_length(r.plan().model);
   t.sequence_length =
       value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed, fmt::format("sequence length {}", format_count(assumed)));
   if (r.native() && learned > 0 && t.sequence_length > learned)

@@ -4,6 +4,9 @@
 
 namespace distsetup {
 
+// Tokens of a sequence where nobody says.
+int64_t assumed_sequence_length(const Geometry& model);
+
 void resolve_training(Resolving& r);
 void resolve_batch(Resolving& r);
 // What a trainer other than the bundled one has to have.

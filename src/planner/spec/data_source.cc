@@ -10,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "base/map_reader.h"
+#include "base/text.h"
 #include "base/value_yaml.h"
 #include "data/source_rows.h"
 
@@ -41,6 +42,7 @@ Result<DataSource> source_from_map(const Value& value) {
   MapReader keys(value, "source", said);
   keys.require("path");
   keys.get("path", source.path);
+  keys.get("subset", source.subset);
   if (keys.get("weight", source.weight) && !(source.weight > 0 && source.weight < 1e9))
     said.push_back(error(code::kOutOfRange, value.find("weight")->location,
                          fmt::format("weight is {}, expected a number above 0", source.weight)));
@@ -58,25 +60,17 @@ Result<DataSource> source_from(const Value& value) {
   const Result<std::string> path = as_text(value);
   if (!path.ok() || path->empty())
     return error(code::kWrongType, value.location, "a source is no path and no map, expected {path: FILE, weight: NUMBER}");
-  return DataSource{*path, 0, "", {}};
+  return DataSource{*path, "", 0, "", {}};
 }
 
 std::string item_of(const DataSource& source) {
-  if (source.weight == 0 && source.format.empty() && source.fields.empty()) return source.path;
+  if (source.subset.empty() && source.weight == 0 && source.format.empty() && source.fields.empty()) return source.path;
   Json json = {{"path", source.path}};
+  if (!source.subset.empty()) json["subset"] = source.subset;
   if (source.weight > 0) json["weight"] = source.weight;
   if (!source.format.empty()) json["format"] = source.format;
   if (!source.fields.empty()) json["fields"] = source.fields;
   return json.dump();
-}
-
-Result<DataSource> source_from_item(const std::string& item, const Location& at) {
-  if (!item.starts_with('{')) return DataSource{item, 0, "", {}};
-  const Result<Value> value = parse_yaml(item, at.file);
-  if (!value.ok()) return value.diagnostics;
-  Result<DataSource> source = source_from(*value);
-  for (Diagnostic& d : source.diagnostics) d.location = at;
-  return source;
 }
 
 }  // namespace
@@ -106,6 +100,37 @@ Result<Setting> sources_setting(const Value& value) {
   setting.text = fmt::format("{}", fmt::join(items, ","));
   setting.value = std::move(items);
   return setting;
+}
+
+Result<Setting> sources_setting(const std::string& text, const Location& at) {
+  if (text.starts_with('[') || text.starts_with('{')) {
+    const Result<Value> value = parse_yaml(text, at.file);
+    if (!value.ok()) return value.diagnostics;
+    Result<Setting> setting = sources_setting(*value);
+    for (Diagnostic& d : setting.diagnostics) d.location = at;
+    if (setting.ok()) setting->at = at;
+    return setting;
+  }
+  Value list;
+  list.kind = Value::Kind::kList;
+  list.location = at;
+  for (std::string& path : split_words(text, ',')) {
+    Value item;
+    item.kind = Value::Kind::kScalar;
+    item.text = std::move(path);
+    item.location = at;
+    list.items.push_back(std::move(item));
+  }
+  return sources_setting(list);
+}
+
+Result<DataSource> source_of(const std::string& item, const Location& at) {
+  if (!item.starts_with('{')) return DataSource{item, "", 0, "", {}};
+  const Result<Value> value = parse_yaml(item, at.file);
+  if (!value.ok()) return value.diagnostics;
+  Result<DataSource> source = source_from(*value);
+  for (Diagnostic& d : source.diagnostics) d.location = at;
+  return source;
 }
 
 Result<std::map<std::string, std::string>> fields_of(const std::vector<std::string>& items, const std::string& what,
@@ -140,7 +165,7 @@ Result<std::vector<DataSource>> sources_of(const Spec& spec) {
   std::vector<DataSource> sources;
   Diagnostics said;
   for (const std::string& item : spec.list("data.sources").value_or(std::vector<std::string>{})) {
-    Result<DataSource> source = source_from_item(item, at);
+    Result<DataSource> source = source_of(item, at);
     append(said, source.diagnostics);
     if (source.ok()) sources.push_back(std::move(*source));
   }

@@ -163,8 +163,8 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
       setting.value = *chosen;
       break;
     }
-    case SettingType::kList:
-    case SettingType::kSources: setting.value = split_words(value.text, ','); break;
+    case SettingType::kList: setting.value = split_words(value.text, ','); break;
+    case SettingType::kSources: return sources_setting(value.text, value.location);
   }
   if (has_error(problems)) return problems;
   return setting;

@@ -91,6 +91,7 @@ Json source_schema() {
                     {"additionalProperties", false},
                     {"properties",
                      {{"path", text},
+                      {"subset", text},
                       {"weight", {{"type", "number"}, {"exclusiveMinimum", 0}}},
                       {"format", {{"type", "string"}, {"enum", source_formats()}}},
                       {"fields", {{"type", "object"}, {"additionalProperties", text}}}}}};
