@@ -162,7 +162,7 @@ TEST_CASE("what is trained: prefixes, where they prove it", "[chat_templates]") 
 
 TEST_CASE("a template that rewrites earlier turns is refused, not guessed", "[chat_templates]") {
   const std::string rewrites =
-      "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else m.content | upper }}</s>{% endfor %}"
+      "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else '…' }}</s>{% endfor %}"
       "{% if add_generation_prompt %}<assistant>{% endif %}";
   const Result<TrainedText> text = trained_text(*parse_template(rewrites, "t"), conversation(kTurns), one_day());
   REQUIRE_FALSE(text.ok());
@@ -170,6 +170,38 @@ TEST_CASE("a template that rewrites earlier turns is refused, not guessed", "[ch
   const std::string other_prompt =
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<bot>{% endif %}";
   CHECK_FALSE(trained_text(*parse_template(other_prompt, "t"), conversation(kTurns), one_day()).ok());
+}
+
+TEST_CASE("what is trained: marks, where a template drops earlier reasoning", "[chat_templates]") {
+  const std::vector<OrderedJson> turns = {{{"role", "user"}, {"content", "Hi"}},
+                                          {{"role", "assistant"}, {"content", " Yo\n"}, {"reasoning_content", "so"}},
+                                          {{"role", "user"}, {"content", "<bot>\nYo"}},
+                                          {{"role", "assistant"}, {"content", "é!"}, {"reasoning_content", "hm"}}};
+  const auto parts = [&turns](const std::string& source) {
+    const Result<TrainedText> text = trained_text(*parse_template(source, "t"), conversation(turns), one_day());
+    if (!text.ok()) return std::vector<std::string>{text.diagnostics[0].message};
+    CHECK(text->method == MaskMethod::kMarks);
+    return trained_parts(*text);
+  };
+  const std::string drops =
+      "{% for m in messages %}{% if m.role == 'user' %}<user>\n{{ m.content }}</s>{% else %}<bot>\n"
+      "{% if loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content | trim }}</s>{% endif %}{% endfor %}";
+  CHECK(parts(drops + "{% if add_generation_prompt %}<bot>\n{% endif %}") ==
+        std::vector<std::string>{"Yo</s>", "<think>hm</think>é!</s>"});
+  // The prompt goes on where earlier turns end: what is behind the part that both have is trained.
+  CHECK(parts(drops + "{% if add_generation_prompt %}<bot>\n<think>{% endif %}") ==
+        std::vector<std::string>{"Yo</s>", "hm</think>é!</s>"});
+  // Another prompt, another ending, a message that is dropped, one that is written twice.
+  const std::string asks = "{% if add_generation_prompt %}<bot>\n{% endif %}";
+  CHECK(parts(drops + "{% if add_generation_prompt %}<body>\n{% endif %}").front().find("message 2, of the assistant: ") == 0);
+  for (const char* content : {"{{ m.content }}{{ '</s>' if loop.last else '<e>' }}", "{{ m.content if loop.last }}</s>",
+                              "{{ m.content }}{{ m.content if loop.last }}</s>"}) {
+    INFO(content);
+    const std::string source =
+        std::string("{% for m in messages %}{% if m.role == 'user' %}<user>\n{{ m.content }}</s>{% else %}<bot>\n") + content +
+        "{% endif %}{% endfor %}" + asks;
+    CHECK(parts(source).front().find("message 2, of the assistant: ") == 0);
+  }
 }
 
 TEST_CASE("reasoning is there under each of its names, as transformers has it", "[chat_templates]") {

@@ -126,7 +126,7 @@ int run_render(const Arguments& arguments, const Terminal& terminal) {
     Json row = {{"text", rendered->text}};
     if (task.shows_trained) {
       row["trained"] = ranges_json(rendered->trained);
-      row["method"] = rendered->method == MaskMethod::kGenerationBlocks ? "generation blocks" : "prefixes";
+      row["method"] = name(rendered->method);
     }
     rows.push_back(std::move(row));
     out += task.shows_trained ? marked(*rendered, terminal.out) : rendered->text;

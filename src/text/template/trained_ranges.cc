@@ -5,29 +5,11 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "text/template/marked_ranges.h"
+#include "text/template/part_renderer.h"
 
 namespace distsetup {
 namespace {
-
-struct Renderer {
-  const ChatTemplate& chat;
-  const ChatRequest& request;
-  const std::tm& now;
-  const RenderLimits& limits;
-
-  // The first messages of the conversation.
-  Result<Rendered> first(size_t num_messages, bool adds_generation_prompt) const {
-    ChatRequest part = request;
-    part.messages.get_ref<nlohmann::ordered_json::array_t&>().resize(num_messages);
-    part.adds_generation_prompt = adds_generation_prompt;
-    return render(chat, chat_values(part), now, limits);
-  }
-};
-
-bool is_assistant(const nlohmann::ordered_json& message) {
-  const auto role = message.find("role");
-  return role != message.end() && *role == "assistant";
-}
 
 Diagnostic refused(const ChatTemplate& chat, const std::string& why) {
   return error(code::kUnsupportedFeature, {chat.name}, why,
@@ -35,7 +17,7 @@ Diagnostic refused(const ChatTemplate& chat, const std::string& why) {
 }
 
 // The bytes that message `i` of the assistant adds.
-Result<ByteRange> added_by(const Renderer& renderer, size_t i, std::string_view whole) {
+Result<ByteRange> added_by(const PartRenderer& renderer, size_t i, std::string_view whole) {
   const Result<Rendered> before = renderer.first(i, true);
   const Result<Rendered> after = renderer.first(i + 1, false);
   const std::string which = fmt::format("message {}, of the assistant", i + 1);
@@ -55,11 +37,32 @@ Result<ByteRange> added_by(const Renderer& renderer, size_t i, std::string_view 
   return ByteRange{before->text.size(), after->text.size()};
 }
 
+// Of each message of the assistant.
+Result<std::vector<ByteRange>> ranges_by_prefixes(const PartRenderer& renderer, std::string_view whole) {
+  std::vector<ByteRange> ranges;
+  for (size_t i = 0; i < renderer.request.messages.size(); ++i) {
+    if (!is_assistant(renderer.request.messages[i])) continue;
+    const Result<ByteRange> range = added_by(renderer, i, whole);
+    if (!range.ok()) return range.diagnostics;
+    ranges.push_back(*range);
+  }
+  return ranges;
+}
+
 }  // namespace
+
+std::string_view name(MaskMethod method) {
+  switch (method) {
+    case MaskMethod::kGenerationBlocks: return "generation blocks";
+    case MaskMethod::kPrefixes: return "prefixes";
+    case MaskMethod::kMarks: return "marks";
+  }
+  return "";
+}
 
 Result<TrainedText> trained_text(const ChatTemplate& chat, const ChatRequest& request, const std::tm& now,
                                  const RenderLimits& limits) {
-  const Renderer renderer{chat, request, now, limits};
+  const PartRenderer renderer{chat, request, now, limits};
   Result<Rendered> whole = renderer.first(request.messages.size(), request.adds_generation_prompt);
   if (!whole.ok()) return whole.diagnostics;
   TrainedText out;
@@ -72,13 +75,14 @@ Result<TrainedText> trained_text(const ChatTemplate& chat, const ChatRequest& re
     }
     out.trained = std::move(whole->spans);
   } else {
-    out.method = MaskMethod::kPrefixes;
-    for (size_t i = 0; i < request.messages.size(); ++i) {
-      if (!is_assistant(request.messages[i])) continue;
-      const Result<ByteRange> range = added_by(renderer, i, whole->text);
-      if (!range.ok()) return range.diagnostics;
-      out.trained.push_back(*range);
+    Result<std::vector<ByteRange>> ranges = ranges_by_prefixes(renderer, whole->text);
+    out.method = ranges.ok() ? MaskMethod::kPrefixes : MaskMethod::kMarks;
+    if (!ranges.ok()) {
+      Result<std::vector<ByteRange>> marked = marked_ranges(renderer, whole->text);
+      if (!marked.ok()) return ranges.diagnostics;
+      ranges = std::move(marked);
     }
+    out.trained = std::move(*ranges);
   }
   for (size_t i = 0; i < request.messages.size(); ++i)
     if (is_assistant(request.messages[i])) out.messages.push_back(i);
