@@ -73,14 +73,14 @@ bool ends_a_tag(std::string_view text) {
 }
 
 // A message in the whole: what it says, and where what the message before it says ends (0: none is before it).
-struct Place {
+struct SpokenMessage {
   size_t message = 0;
   ByteRange said;
   size_t before = 0;
 };
 
 // From behind what asks for the message to the end of what ends it.
-Result<ByteRange> with_its_ends(const PartRenderer& renderer, const Place& place, std::string_view whole, const Marks& marks) {
+Result<ByteRange> with_its_ends(const PartRenderer& renderer, const SpokenMessage& place, std::string_view whole, const Marks& marks) {
   const size_t i = place.message;
   const std::string which = fmt::format("message {}, of the assistant", i + 1);
   const std::optional<std::string> prompt = prompt_of(renderer, i), ending = ending_of(renderer, i, marks),
@@ -121,7 +121,7 @@ Result<std::vector<ByteRange>> marked_ranges(const PartRenderer& renderer, const
         return refused(renderer, fmt::format("message {}, of the assistant, says nothing, so its bytes are not known", i + 1));
       if (i > 0 && (k == 0 || speaking[k - 1] != i - 1))
         return refused(renderer, fmt::format("message {} says nothing, so the bytes of the assistant's behind it are not known", i));
-      const Place place = {i, (*said)[k], k == 0 ? 0 : (*said)[k - 1].end};
+      const SpokenMessage place = {i, (*said)[k], k == 0 ? 0 : (*said)[k - 1].end};
       Result<ByteRange> range = with_its_ends(renderer, place, whole, *marks);
       if (!range.ok()) return range.diagnostics;
       ranges.push_back(*range);
