@@ -29,6 +29,7 @@ inline constexpr char kUnknownMachine[] = "DS0203";
 inline constexpr char kUnknownTarget[] = "DS0204";
 inline constexpr char kUnknownProgram[] = "DS0205";
 inline constexpr char kUnsupportedArchitecture[] = "DS0206";
+inline constexpr char kUnknownJob[] = "DS0207";  // no job of this name at the service
 inline constexpr char kGeometryInvalid[] = "DS0301";
 inline constexpr char kIndivisible[] = "DS0302";
 inline constexpr char kLabelOff[] = "DS0303";  // a label more than 5 % from the true count

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "DISTSETUP_";
 // Read by scripts and tests of this project, not keys of a run.
-const std::vector<std::string> kOtherVariables = {"DISTSETUP_BIN", "DISTSETUP_SOURCE", "DISTSETUP_PRESETS", "DISTSETUP_TEMPLATES"};
+const std::vector<std::string> kOtherVariables = {"DISTSETUP_BIN",       "DISTSETUP_SOURCE", "DISTSETUP_PRESETS",
+                                                  "DISTSETUP_TEMPLATES", "DISTSETUP_SERVER", "DISTSETUP_TOKEN_FILE"};
 
 // The key of "key=value" where no run has it; nothing: it is a run's.
 std::optional<std::string> key_of_file(const std::string& assignment) {

@@ -1,0 +1,192 @@
+#include "service/page/plan_section.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/quantity.h"
+#include "service/page/bars.h"
+#include "service/page/html.h"
+#include "service/page/json_values.h"
+
+namespace distsetup {
+namespace {
+
+constexpr size_t kNumColours = 10;
+
+// The same kind has the same colour in every bar: by the order in which the plan names them.
+class KindColours {
+ public:
+  explicit KindColours(const Json& plan) {
+    for (const Json& term : list_at(plan, "/terms")) of(text_at(term, "/class"));
+  }
+  size_t of(const std::string& kind) { return known_.try_emplace(kind, known_.size() % kNumColours).first->second; }
+
+ private:
+  std::map<std::string, size_t> known_;
+};
+
+struct PhaseBytes {
+  std::string name;
+  std::vector<BarPart> parts;
+  int64_t bytes = 0;
+};
+
+std::vector<PhaseBytes> phases_of(const Json& plan, KindColours& colours) {
+  std::vector<PhaseBytes> phases;
+  for (const Json& phase : list_at(plan, "/phases")) {
+    PhaseBytes one{text_at(phase, "/phase"), {}, 0};
+    const Json kinds = phase.is_object() ? phase.value("bytes", Json::object()) : Json::object();
+    if (!kinds.is_object()) continue;
+    for (const auto& [kind, bytes] : kinds.items()) {
+      if (!bytes.is_number()) continue;
+      one.parts.push_back({colours.of(kind), bytes.get<int64_t>()});
+      one.bytes += bytes.get<int64_t>();
+    }
+    std::sort(one.parts.begin(), one.parts.end(), [](const BarPart& a, const BarPart& b) { return a.colour < b.colour; });
+    phases.push_back(std::move(one));
+  }
+  return phases;
+}
+
+Json phase_rows(const std::vector<PhaseBytes>& phases, int64_t measured_peak_bytes) {
+  int64_t most = measured_peak_bytes;
+  for (const PhaseBytes& phase : phases) most = std::max(most, phase.bytes);
+  Json rows = Json::array();
+  for (const PhaseBytes& phase : phases)
+    rows.push_back(
+        {{"name", phase.name}, {"bytes", format_bytes(phase.bytes)}, {"bar", bar_svg(phase.parts, most, measured_peak_bytes)}});
+  return rows;
+}
+
+std::string difference_text(int64_t predicted, int64_t measured) {
+  if (predicted == measured) return "equal";
+  if (predicted == 0) return "not predicted";
+  return fmt::format("{:+.1f} %", 100.0 * static_cast<double>(measured - predicted) / static_cast<double>(predicted));
+}
+
+// Rows of the comparison that are bytes or seconds, by what they compare.
+std::map<std::string, Json> compared(const Json& job, std::string_view unit) {
+  std::map<std::string, Json> rows;
+  for (const Json& row : list_at(job, "/measured/rows"))
+    if (text_at(row, "/unit") == unit) rows[text_at(row, "/what")] = row;
+  return rows;
+}
+
+Json term_values(const Json& job, KindColours& colours) {
+  Json rows = Json::array();
+  std::vector<BarPart> predicted_parts, measured_parts;
+  int64_t most_predicted = 0, most_measured = 0;
+  const std::map<std::string, Json> measured = compared(job, "bytes");
+  for (const Json& term : list_at(job, "/plan/terms")) {
+    const std::string name = text_at(term, "/class");
+    const int64_t bytes = whole_at(term, "/bytes_max");
+    const size_t colour = colours.of(name);
+    const auto found = measured.find(name);
+    if (bytes == 0 && found == measured.end()) continue;
+    Json row = {
+        {"name", name}, {"predicted", format_bytes(bytes)}, {"measured", "–"}, {"difference", ""}, {"swatch", swatch_svg(colour)}};
+    predicted_parts.push_back({colour, bytes});
+    most_predicted += bytes;
+    if (found != measured.end()) {
+      const int64_t got = whole_at(found->second, "/measured");
+      row["measured"] = format_bytes(got);
+      row["difference"] = difference_text(bytes, got);
+      measured_parts.push_back({colour, got});
+      most_measured += got;
+    }
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) return false;
+  const int64_t peak = whole_at(job, "/plan/predicted/peak_allocated_bytes"), got = whole_at(job, "/measured/peak_allocated_bytes");
+  rows.push_back({{"name", "peak, all at once"},
+                  {"predicted", format_bytes(peak)},
+                  {"measured", got > 0 ? format_bytes(got) : "–"},
+                  {"difference", got > 0 ? difference_text(peak, got) : ""},
+                  {"swatch", ""}});
+  const int64_t most = std::max(most_predicted, most_measured);
+  return {{"rows", rows},
+          {"predicted_bar", bar_svg(predicted_parts, most)},
+          {"measured_bar", measured_parts.empty() ? "" : bar_svg(measured_parts, most)}};
+}
+
+std::string seconds_text(double seconds) { return seconds > 0 ? format_duration(seconds) : "–"; }
+
+std::string need_text(const Json& plan) {
+  std::string text = fmt::format("{} of {} on the device", format_bytes(whole_at(plan, "/predicted/device_bytes")),
+                                 format_bytes(whole_at(plan, "/predicted/capacity_bytes")));
+  if (has_number_at(plan, "/fit_probability"))
+    text += fmt::format(", fits with probability {:.0f} %", 100 * number_at(plan, "/fit_probability"));
+  return text;
+}
+
+}  // namespace
+
+Json memory_values(const Json& job) {
+  const Json plan = job.value("plan", Json());
+  if (number_at(plan, "/predicted/device_bytes") <= 0) return false;
+  KindColours colours(plan);
+  const int64_t measured_peak_bytes = whole_at(job, "/measured/peak_allocated_bytes");
+  const std::vector<PhaseBytes> phases = phases_of(plan, colours);
+  return {{"sentence", need_text(plan)},
+          {"has_phases", !phases.empty()},
+          {"phases", phase_rows(phases, measured_peak_bytes)},
+          {"measured_peak", measured_peak_bytes > 0 ? format_bytes(measured_peak_bytes) : ""},
+          {"terms", term_values(job, colours)}};
+}
+
+Json time_values(const Json& job) {
+  const double step_s = number_at(job, "/plan/predicted/step_s");
+  if (step_s <= 0) return false;
+  Json rows = Json::array();
+  double measured_s = number_at(job, "/measured/step_s");
+  for (const auto& [what, row] : compared(job, "seconds")) {
+    if (what == "step") {
+      measured_s = number_at(row, "/measured");
+      continue;
+    }
+    rows.push_back({{"name", what},
+                    {"predicted", seconds_text(number_at(row, "/predicted"))},
+                    {"measured", seconds_text(number_at(row, "/measured"))}});
+  }
+  rows.push_back({{"name", "a whole step"}, {"predicted", seconds_text(step_s)}, {"measured", seconds_text(measured_s)}});
+  return {{"rows", rows}};
+}
+
+Json plan_notes(const Json& plan) {
+  Json notes = Json::array();
+  if (const std::string why = text_at(plan, "/recommendation/why"); !why.empty()) notes.push_back(why);
+  for (const char* list : {"/warnings", "/assumptions"})
+    for (const Json& note : list_at(plan, list))
+      if (note.is_string()) notes.push_back(note);
+  for (const Json& one : list_at(plan, "/not_supported"))
+    notes.push_back(fmt::format("not supported here: {}: {}", text_at(one, "/key"), text_at(one, "/reason")));
+  if (notes.empty()) return false;
+  return {{"notes", notes}};
+}
+
+std::vector<std::string> plan_sentences(const Json& plan) {
+  std::vector<std::string> lines;
+  if (const std::string summary = text_at(plan, "/summary"); !summary.empty()) lines.push_back(summary);
+  lines.push_back(fmt::format("{} parameters; {} {} × {} = {} {}", format_count(whole_at(plan, "/model_parameters")),
+                              whole_at(plan, "/nodes"), whole_at(plan, "/nodes") == 1 ? "node" : "nodes",
+                              whole_at(plan, "/gpus_per_node"), whole_at(plan, "/nodes") * whole_at(plan, "/gpus_per_node"),
+                              text_at(plan, "/gpu")));
+  if (number_at(plan, "/predicted/device_bytes") > 0) lines.push_back(need_text(plan));
+  if (number_at(plan, "/predicted/step_s") > 0)
+    lines.push_back(fmt::format("{} steps of {}, {} in all; {} tokens per second", format_count(whole_at(plan, "/steps")),
+                                format_duration(number_at(plan, "/predicted/step_s")),
+                                seconds_text(number_at(plan, "/predicted/run_s")),
+                                format_count(whole_at(plan, "/predicted/tokens_per_s"))));
+  for (const Json& fix : list_at(plan, "/fixes"))
+    if (fix.is_string()) lines.push_back(fix.get<std::string>());
+  const Json notes = plan_notes(plan);
+  if (notes.is_object())
+    for (const Json& note : notes["notes"]) lines.push_back(note.get<std::string>());
+  return lines;
+}
+
+}  // namespace distsetup
