@@ -19,8 +19,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "cli/launch/line_stream.h"
-#include "cli/launch/subprocess.h"
 #include "cli/line/terminal.h"
 
 namespace distsetup {

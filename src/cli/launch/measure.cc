@@ -26,7 +26,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "cli/launch/subprocess.h"
+#include "base/subprocess.h"
 
 namespace distsetup {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch/subprocess.h"
+#include "base/subprocess.h"
 
 namespace distsetup {
 

@@ -1,4 +1,4 @@
-#include "cli/launch/subprocess.h"
+#include "base/subprocess.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -58,17 +58,37 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
+// What the child needs, made before the fork: between fork and exec a process that had several threads may not allocate.
+struct ReadyToStart {
+  std::vector<std::string> words, environment;
+  std::vector<char*> word_pointers, environment_pointers;
+  explicit ReadyToStart(const Spawn& what) : words(what.words), environment(environment_with(what.variables)) {
+    word_pointers = pointers_to(words);
+    environment_pointers = pointers_to(environment);
+  }
+};
+
 // In the child. Returns only when it fails, with errno set.
-void become_program(const Spawn& what, int output, int errors) {
+void become_program(const Spawn& what, const ReadyToStart& ready, int output, int errors) {
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(errors >= 0 ? errors : nothing, 2) < 0) return;
   if (!what.directory.empty() && ::chdir(what.directory.c_str()) != 0) return;
   ::signal(SIGPIPE, SIG_DFL);
   if (what.signals.has_value()) ::sigprocmask(SIG_SETMASK, &*what.signals, nullptr);
-  std::vector<std::string> words = what.words, environment = environment_with(what.variables);
   // Only a name is searched for: with a path execvpe() would hand a file that is no program to a shell.
-  const auto start = words[0].find('/') == std::string::npos ? ::execvpe : ::execve;
-  start(words[0].c_str(), pointers_to(words).data(), pointers_to(environment).data());
+  const auto start = ready.words[0].find('/') == std::string::npos ? ::execvpe : ::execve;
+  start(ready.word_pointers[0], ready.word_pointers.data(), ready.environment_pointers.data());
+}
+
+// In the child.
+void settle_child(const Spawn& what, pid_t parent) {
+  if (what.outlives_us) {
+    ::setsid();
+    return;
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);  // we ended between fork and prctl
+  if (what.leads_group) ::setpgid(0, 0);
 }
 
 }  // namespace
@@ -76,8 +96,7 @@ void become_program(const Spawn& what, int output, int errors) {
 pid_t spawn_copy(const std::function<int()>& work) {
   const pid_t parent = ::getpid(), pid = ::fork();
   if (pid != 0) return pid;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);  // we ended between fork and prctl
+  settle_child({}, parent);
   ::_exit(work());
 }
 
@@ -85,14 +104,21 @@ Spawned spawn(const Spawn& what) {
   Pipe output, errors, report;  // a start that fails is reported; a start that succeeds closes the pipe
   const bool is_apart = what.errors == Spawn::Errors::kApart;
   Spawned child;
-  if (output.open() && (!is_apart || errors.open()) && report.open()) {
-    child.pid = spawn_copy([&] {
-      if (what.leads_group) ::setpgid(0, 0);
-      become_program(what, output.to, what.errors == Spawn::Errors::kWithOutput ? output.to : errors.to);
+  const ReadyToStart ready(what);
+  if (what.output_path.empty())
+    output.open();
+  else
+    output.to = ::open(what.output_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  if (output.to >= 0 && (!is_apart || errors.open()) && report.open()) {
+    const pid_t parent = ::getpid();
+    child.pid = ::fork();
+    if (child.pid == 0) {
+      settle_child(what, parent);
+      become_program(what, ready, output.to, what.errors == Spawn::Errors::kWithOutput ? output.to : errors.to);
       const int failure = errno;
       [[maybe_unused]] const ssize_t told = ::write(report.to, &failure, sizeof(failure));
-      return 127;
-    });
+      ::_exit(127);
+    }
   }
   if (child.pid < 0) child.failure = errno;
   if (child.pid > 0) {

@@ -1,4 +1,4 @@
-// Starting other processes, without a shell between: the one place of this program that forks.
+// Starting other processes, without a shell between: the one place that forks.
 #pragma once
 #include <signal.h>
 #include <sys/types.h>
@@ -19,6 +19,8 @@ struct Spawn {
   enum class Errors { kApart, kWithOutput, kDropped };
   Errors errors = Errors::kApart;   // where its standard error goes
   bool leads_group = false;         // a process group of its own
+  bool outlives_us = false;         // a session of its own, and it goes on when we end; `errors`: kDropped, `output_path` is given
+  std::string output_path;          // where its output is appended, in place of a pipe; "": a pipe
   std::optional<sigset_t> signals;  // its signal mask; absent: ours
 };
 
@@ -29,7 +31,7 @@ struct Spawned {
   int failure = 0;  // errno when it could not be started: then all else is -1
 };
 
-// Standard input is /dev/null. The process is killed when we end.
+// Standard input is /dev/null. The process is killed when we (the thread that called this) end, unless it outlives us.
 Spawned spawn(const Spawn& what);
 
 // This program once more, as a second process that does `work` and nothing else; its exit code is what `work` returns. -1: no process.

@@ -1,0 +1,280 @@
+#include "service/job_planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/file.h"
+#include "base/quantity.h"
+#include "base/text.h"
+#include "base/value_yaml.h"
+#include "service/plan_shape.h"
+#include "service/sibling_program.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kNothingFitsCode = 4;
+
+Json tree_of(const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::kNull: return nullptr;
+    case Value::Kind::kList: {
+      Json out = Json::array();
+      for (const Value& one : value.items) out.push_back(tree_of(one));
+      return out;
+    }
+    case Value::Kind::kMap: {
+      Json out = Json::object();
+      for (const auto& [key, child] : value.entries) out[key] = tree_of(child);
+      return out;
+    }
+    case Value::Kind::kScalar: break;
+  }
+  if (value.quoted) return value.text;
+  Json number = Json::parse(value.text, nullptr, false);
+  return number.is_discarded() || number.is_structured() ? Json(value.text) : number;
+}
+
+// The envelope of an error: `diagnostics`.
+HttpAnswer refusal_of(const Json& envelope, const std::string& absent) {
+  std::vector<BodyMistake> mistakes;
+  for (const Json& one : envelope.is_object() ? envelope.value("diagnostics", Json::array()) : Json::array()) {
+    if (one.value("severity", "") != "error") continue;
+    const Json at = one.value("location", Json::object());
+    std::string where = at.value("file", "");
+    if (at.value("line", 0) > 0) where += fmt::format(":{}:{}", at.value("line", 0), at.value("column", 0));
+    mistakes.push_back({where, one.value("message", ""), one.value("help", "")});
+  }
+  if (mistakes.empty()) return refusal(503, absent);
+  const BodyMistake& first = mistakes.front();
+  return refusal(400, first.message + (first.help.empty() ? "" : "; " + first.help), mistakes);
+}
+
+struct TableField {
+  Json value;
+  std::string key;
+  bool is_assumed = false;
+};
+
+struct ServedReading {
+  std::optional<HttpAnswer> refused;
+  std::map<std::string, TableField> fields;
+  Json not_carried = Json::array();
+  std::string run_file;
+};
+
+ServedReading read_by_tables(const std::string& folder, const std::string& file) {
+  ServedReading out;
+  const SiblingAnswer said = ask_sibling({"convert", "--to", "run", file, "--json"}, folder);
+  const Json json = said.json();
+  if (!said.is_started || said.exit_code != 0 || !json.is_object()) {
+    out.refused = refusal_of(json, "`distsetup convert` did not answer");
+    return out;
+  }
+  for (const Json& one : json.value("read", Json::array())) {
+    for (const Json& field : one.value("fields", Json::array()))
+      out.fields[field.value("field", "")] = {field.value("value", Json()), field.value("key", ""), field.value("assumed", false)};
+  }
+  out.not_carried = json.value("not_carried", Json::array());
+  for (const Json& one : json.value("files", Json::array())) out.run_file = one.value("text", "");
+  return out;
+}
+
+bool is_acting(const std::vector<std::string>& acting, const std::string& key) {
+  return std::any_of(acting.begin(), acting.end(), [&key](const std::string& one) {
+    return one == key || (one.ends_with(".*") && key.starts_with(one.substr(0, one.size() - 1))) ||
+           key == one.substr(0, one.find('.')) + ".*";
+  });
+}
+
+// Nothing that has no value, and the algorithm by its name: releases differ in whether they send it.
+Json normal_request(Json request, const std::string& method) {
+  const auto without_nulls = [](Json& json, const auto& self) -> void {
+    if (!json.is_object()) return;
+    for (auto it = json.begin(); it != json.end();) {
+      if (it->is_null()) {
+        it = json.erase(it);
+      } else {
+        self(*it, self);
+        ++it;
+      }
+    }
+  };
+  without_nulls(request, without_nulls);
+  if (method == "dpo") request["algorithm_config"]["type"] = "dpo";
+  for (const char* key : {"logger_config", "hyperparam_search_config"}) {
+    if (request.contains(key) && request[key].empty()) request.erase(key);
+  }
+  request.erase("priority");
+  return request;
+}
+
+std::string word_after(const std::vector<std::string>& words, const std::string& flag) {
+  const auto found = std::find(words.begin(), words.end(), flag);
+  return found == words.end() || found + 1 == words.end() ? "" : found[1];
+}
+
+int64_t whole_field(const ServedReading& request, const ServedReading& provider, const std::string& name, int64_t absent) {
+  for (const ServedReading* reading : {&request, &provider}) {
+    const auto found = reading->fields.find(name);
+    if (found != reading->fields.end() && found->second.value.is_number_integer()) return found->second.value.get<int64_t>();
+  }
+  return absent;
+}
+
+// Settings of both: the request's is taken.
+Json differences(const ServedReading& request, const ServedReading& provider) {
+  Json out = Json::array();
+  for (const auto& [name, mine] : request.fields) {
+    const auto other = provider.fields.find(name);
+    if (other == provider.fields.end() || mine.is_assumed || other->second.is_assumed || mine.value == other->second.value) continue;
+    out.push_back(fmt::format("{} is {} ({} of the request), not {} ({} of the configuration)", name, mine.value.dump(), mine.key,
+                              other->second.value.dump(), other->second.key));
+  }
+  return out;
+}
+
+bool write_input(const std::string& path, const std::string& text) { return write_file_atomic(path, text, Overwrite::kForce).ok(); }
+
+}  // namespace
+
+std::string provider_text_of(const ServiceSettings& settings) {
+  if (settings.config_text.empty()) return "";
+  const Result<Value> file = parse_yaml(settings.config_text, settings.config_path);
+  if (!file.ok()) return "";
+  std::vector<std::string> lines = split(settings.config_text, '\n');
+  bool has_others = false;
+  for (size_t i = 0; i < file->entries.size(); ++i) {
+    if (file->entries[i].first != "serve") {
+      has_others = true;
+      continue;
+    }
+    const size_t first = static_cast<size_t>(file->key_locations[i].line) - 1;
+    const size_t last = i + 1 < file->entries.size() ? static_cast<size_t>(file->key_locations[i + 1].line) - 1 : lines.size();
+    for (size_t line = first; line < std::min(last, lines.size()); ++line) lines[line].clear();
+  }
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return has_others ? text : "";
+}
+
+Json provider_tree_of(const ServiceSettings& settings) {
+  if (settings.config_text.empty()) return nullptr;
+  const Result<Value> file = parse_yaml(settings.config_text, settings.config_path);
+  if (!file.ok()) return nullptr;
+  Json tree = tree_of(*file);
+  if (!tree.contains("providers")) return tree;
+  const Json providers = tree["providers"].value("post_training", Json::array());
+  const std::string wanted = settings.mode == ServiceMode::kInline ? "inline::trl" : "remote::trl_fsdp";
+  for (const Json& one : providers) {
+    if (one.value("provider_type", "") == wanted) return one.value("config", Json::object());
+  }
+  return Json::object();
+}
+
+PlanningOutcome plan_training(Service& service, const std::string& folder, const PlanningInput& input) {
+  PlanningOutcome out;
+  const Json request = normal_request(input.request, input.method);
+  if (const std::vector<BodyMistake> mistakes = unsupported_settings(request); !mistakes.empty()) {
+    out.refused = refusal(400, mistakes[0].where + " " + mistakes[0].message, mistakes);
+    return out;
+  }
+  bool is_written = write_input(folder + "/request.json", request.dump(1) + "\n");
+  if (!input.provider_text.empty()) is_written &= write_input(folder + "/provider.yaml", input.provider_text);
+  ServedReading asked = read_by_tables(folder, "request.json");
+  ServedReading provider;
+  if (!input.provider_text.empty()) provider = read_by_tables(folder, "provider.yaml");
+  for (ServedReading* reading : {&asked, &provider}) {
+    if (reading->refused) {
+      out.refused = reading->refused;
+      return out;
+    }
+  }
+  is_written &= write_input(folder + "/run.yaml", asked.run_file);
+  if (!is_written) {
+    out.refused = refusal(503, "the job's files cannot be written: is the disk full?");
+    return out;
+  }
+  std::vector<std::string> fields;
+  for (const ServedReading* reading : {&asked, &provider}) {
+    for (const auto& [name, field] : reading->fields) {
+      if (!field.is_assumed) fields.push_back(name);
+    }
+  }
+  const TrainingWords words = training_words(request, input.provider, fields, service.settings, input.method);
+  const auto number = [](const std::string& text, int64_t absent) {
+    return text.empty() ? absent : std::strtoll(text.c_str(), nullptr, 10);
+  };
+  const int64_t micro_batch = whole_field(asked, provider, "micro_batch", number(word_after(words.words, "--micro-batch"), 1));
+  const int64_t accumulation =
+      whole_field(asked, provider, "gradient_accumulation", number(word_after(words.words, "--gradient-accumulation"), 1));
+  std::vector<std::string> plan_words = {"plan", "run.yaml", "--model", input.model};
+  if (!input.provider_text.empty()) plan_words.insert(plan_words.end(), {"--from", "provider.yaml"});
+  for (size_t i = 0; i < words.words.size(); ++i) {  // each flag once
+    const bool is_over =
+        std::find(input.over.begin(), input.over.end(), words.words[i]) != input.over.end() && words.words[i].starts_with("--");
+    if (is_over)
+      ++i;
+    else
+      plan_words.push_back(words.words[i]);
+  }
+  plan_words.insert(plan_words.end(), input.over.begin(), input.over.end());
+  if (input.num_rows > 0) {
+    out.counts = count_steps(request, input.num_rows, micro_batch * accumulation * service.settings.world());
+    plan_words.insert(plan_words.end(), {"--steps", std::to_string(out.counts.steps)});
+  }
+  out.words = plan_words;
+  plan_words.insert(plan_words.end(), {"--json", "--quiet"});
+  const SiblingAnswer said = ask_sibling(plan_words, folder);
+  const Json plan = said.json();
+  if (!said.is_started || !plan.is_object() || !plan.contains("memory")) {
+    out.refused = refusal_of(plan, "`distsetup plan` did not answer");
+    return out;
+  }
+  out.does_fit = said.exit_code != kNothingFitsCode;
+  out.plan = plan_shape(plan);
+  for (const ServedReading* reading : {&asked, &provider}) {
+    for (const Json& one : reading->not_carried) {
+      if (!is_acting(words.acting_keys, one.value("key", "")))
+        out.plan["not_supported"].push_back(
+            {{"key", one.value("key", "")}, {"value", one.value("value", "")}, {"reason", one.value("reason", "")}});
+    }
+  }
+  for (const Json& one : differences(asked, provider)) out.plan["warnings"].push_back(one);
+  return out;
+}
+
+Json recommendation(const std::string& folder, const PlanningOutcome& outcome) {
+  const int64_t parameters = outcome.plan.value("model_parameters", int64_t{0});
+  const ProviderRule rule = size_rule(parameters);
+  std::vector<std::string> words;
+  for (size_t i = 0; i < outcome.words.size(); ++i) {
+    const bool is_over =
+        outcome.words[i].starts_with("--") && std::find(rule.words.begin(), rule.words.end(), outcome.words[i]) != rule.words.end();
+    if (is_over)
+      ++i;
+    else
+      words.push_back(outcome.words[i]);
+  }
+  words.insert(words.end(), rule.words.begin(), rule.words.end());
+  words.insert(words.end(), {"--json", "--quiet"});
+  const Json plan = ask_sibling(words, folder).json();
+  Json out = {
+      {"rule", rule.rule}, {"recommended", rule.recommended}, {"agrees", nullptr}, {"why", "its hardware could not be planned"}};
+  if (!plan.is_object() || !plan.contains("memory")) return out;
+  const Json shape = plan_shape(plan);
+  const int64_t need = shape["predicted"].value("device_bytes", int64_t{0}),
+                have = shape["predicted"].value("capacity_bytes", int64_t{0});
+  const bool fits = shape.value("verdict", "") != "does_not_fit";
+  out["agrees"] = fits;
+  out["why"] = fmt::format("{} parameters on {} × {}: {} per GPU of {}: {}", format_count(parameters), shape.value("gpus_per_node", 1),
+                           shape.value("gpu", ""), format_gib(need), format_gib(have), fits ? "fits" : "does not fit");
+  out["gpus"] = shape.value("gpus_per_node", 1);
+  out["device_bytes"] = need;
+  if (!fits) out["fixes"] = shape["fixes"];
+  return out;
+}
+
+}  // namespace distsetup
