@@ -220,11 +220,11 @@ TEST_CASE("lint jobs: configuration files", "[lint]") {
        {"K8S007", Found::kNothing, "k.yaml", "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\n" + k8s},
        {"K8S007", Found::kError, "k.yaml", "apiVersion: batch/v1\nkind: Job\n" + k8s},
        {"K8S001", Found::kNote, "k.yaml", pod("1")},
-       {"K8S001", Found::kError, "k.yaml", pod("4")},
+       {"K8S001", Found::kWarning, "k.yaml", pod("4")},
        {"DSJ049", Found::kError, "ds.json", scheduler("WarmupDecayLR", "\"warmup_num_steps\": 10")},
        {"DSJ049", Found::kNothing, "ds.json", scheduler("WarmupDecayLR", "\"total_num_steps\": \"auto\"")},
        {"DSJ049", Found::kNothing, "ds.json", scheduler("WarmupLR", "\"warmup_num_steps\": 10")},
-       {"DSJ042", Found::kError, "ds.json", fp16("0.5")},
+       {"DSJ042", Found::kWarning, "ds.json", fp16("0.5")},
        {"DSJ042", Found::kNothing, "ds.json", fp16("1")},
        {"FSDP023", Found::kError, "a.yaml", wrap("LlamaDecoderLayr")},
        {"FSDP023", Found::kError, "a.yaml", wrap("llamaDecoderLayer")},
@@ -247,7 +247,7 @@ TEST_CASE("lint jobs: configuration files", "[lint]") {
         "distributed_type: MULTI_GPU\nnum_processes: 8\ndeepspeed_config: {bf16: {enabled: true}}\n"},
        {"ACC012", Found::kError, "a.yaml",
         "distributed_type: MULTI_GPU\nnum_processes: 8\ndeepspeed_config: {bf16: {enabled: true}}\n"},
-       {"ACC015", Found::kError, "a.yaml",
+       {"ACC015", Found::kWarning, "a.yaml",
         "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {offload_param_device: cpu}\n"},
        {"ACC015", Found::kNothing, "a.yaml",
         "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 2, offload_param_device: none}\n"},
@@ -312,4 +312,101 @@ TEST_CASE("lint jobs: names of other releases and of forks", "[lint]") {
          {"TT007", Found::kNote, "t.toml", "[job]\ncustom_config_module = \"own.config\"\n[training]\nimg_size = 256\n"},
          {"TT007", Found::kNote, "t.toml", "[training]\ncompile = true\n"},
          {"TT007", Found::kError, "t.toml", "[training]\nlocal_batchsize = 8\n"}});
+}
+
+// An error stops the run, hangs it or trains something else than is written. What is ignored without consequence, or true of some
+// releases only, is none.
+TEST_CASE("lint jobs: what is harmless or true of some releases is no error", "[lint]") {
+  const auto fsdp = [](const std::string& keys, const std::string& top = "") {
+    return "distributed_type: FSDP\nnum_processes: 8\n" + top + "fsdp_config: {fsdp_version: 1, " + keys + "}\n";
+  };
+  const auto zero = [](const std::string& keys) {
+    return "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 2, " + keys + "}\n";
+  };
+  const std::string wizard =
+      "machine_rank: 0\nnum_machines: 1\nmain_training_function: main\nrdzv_backend: static\nsame_network: true\n";
+  const std::string old = "fsdp_backward_prefetch_policy: BACKWARD_PRE";
+  check({{"FSDP020", Found::kError, "a.yaml", fsdp(old)},
+         {"FSDP020", Found::kWarning, "a.yaml", fsdp(old + ", fsdp_sharding_strategy: 1")},
+         {"FSDP020", Found::kError, "a.yaml", fsdp(old + ", fsdp_sharding_strategy: FULL_SHARD")},
+         {"FSDP020", Found::kWarning, "a.yaml", fsdp(old, wizard)},
+         {"FSDP020", Found::kError, "a.yaml", fsdp("cuda_graphs: true", wizard)},
+         {"FSDP020", Found::kWarning, "a.yaml", fsdp("cuda_graphs: false")},
+         {"FSDP020", Found::kWarning, "a.yaml", zero("train_batch_size: auto")},
+         {"FSDP020", Found::kError, "a.yaml", zero("train_batch_size: 64")},
+         {"FSDP020", Found::kWarning, "a.yaml", zero("main_process_port: 29600")},
+         {"ACC012", Found::kWarning, "a.yaml", "distributed_type: 'NO'\nnum_processes: 1\nfsdp_config: {fsdp_version: 2}\n"},
+         {"ACC012", Found::kError, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"},
+         {"FSDP001", Found::kWarning, "a.yaml", fsdp("fsdp_reshard_after_forward: true")},
+         {"DSJ003", Found::kWarning, "d.json", R"({"train_batch_size": 16, "step_per_print": 10})"},
+         {"DSJ003", Found::kError, "d.json", R"({"train_batch_size": 16, "gradient_cliping": 1.0})"},
+         {"DSJ005", Found::kWarning, "d.json", R"({"train_batch_size": 16, "flops_profiler": {"enabled": true, "profile_steps": 5}})"},
+         {"DSJ005", Found::kError, "d.json", R"({"train_batch_size": 16, "optimizer": {"type": "AdamW", "param": {"lr": 1e-4}}})"},
+         {"DSJ004", Found::kWarning, "d.json", R"({"train_batch_size": 16, "compile": {"enabled": true, "backend": "inductor"}})"},
+         {"DSJ004", Found::kError, "d.json", R"({"train_batch_size": 16, "compile": {"disable": false, "backend": "inductor"}})"},
+         {"DSJ040", Found::kError, "d.json", R"({"train_batch_size": 16, "train_batch_size": 16})"},
+         {"DSJ040", Found::kWarning, "d.json", R"({"train_batch_size": "auto", "gradient_clipping": 1, "gradient_clipping": 1})"},
+         in_job("SL005", Found::kWarning, "--nodes=1", "module load cuda\n#SBATCH --mail-type=END"),
+         in_job("SL005", Found::kError, "--nodes=1", "module load cuda\n#SBATCH --gpus-per-node=8")});
+}
+
+TEST_CASE("lint jobs: a release that is known to be used decides", "[lint]") {
+  const auto found = [](const LintFile& file, const std::string& installed, const char* code) {
+    return strongest(lint_files({file, {"requirements.txt", installed + "\n"}}, {}), code);
+  };
+  const LintFile policy{"a.yaml",
+                        "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_sharding_strategy: 1, "
+                        "fsdp_backward_prefetch_policy: BACKWARD_PRE}\n"};
+  CHECK(found(policy, "accelerate==0.33.0", "FSDP020") == Found::kNothing);
+  CHECK(found(policy, "accelerate==1.1.0", "FSDP020") == Found::kError);
+  const LintFile compiled{"d.json", R"({"train_batch_size": 16, "compile": {"enabled": true}})"};
+  CHECK(found(compiled, "deepspeed==0.14.3", "DSJ004") == Found::kNothing);
+  CHECK(found(compiled, "deepspeed==0.15.4", "DSJ004") == Found::kWarning);  // passes over the section
+  CHECK(found(compiled, "deepspeed==0.17.0", "DSJ004") == Found::kError);
+  const LintFile scale{"d.json", R"({"train_batch_size": 16, "fp16": {"enabled": true, "min_loss_scale": 0.5}})"};
+  CHECK(found(scale, "deepspeed==0.16.4", "DSJ042") == Found::kNothing);
+  CHECK(found(scale, "deepspeed==0.18.0", "DSJ042") == Found::kError);
+}
+
+TEST_CASE("lint jobs: commands that a line's end cuts off", "[lint]") {
+  const auto script = [](const std::string& between) {
+    return "#!/bin/bash\ntorchrun --standalone --nproc_per_node=8 train.py \\\n  --epochs 3" + between + "  --lr 1e-5\n";
+  };
+  check({{"SH002", Found::kNothing, "a.sh", script(" \\\n")},
+         {"SH002", Found::kError, "a.sh", script("\n")},
+         {"SH002", Found::kError, "a.sh", script(" \\\n\n")},
+         {"SH002", Found::kError, "a.sh", script(" \\ \n")},
+         {"SH002", Found::kError, "a.sh", script(" \\\n  # --resume last \\\n")},
+         {"SH002", Found::kError, "a.sh", script(" \\\n  --resume last # or not \\\n")},
+         {"SH002", Found::kNothing, "a.sh",
+          "#!/bin/bash\nARGS=(\n  --lr 1e-5\n  # the rest\n  --epochs 3\n)\npython t.py \"${ARGS[@]}\"\n"},
+         {"SH002", Found::kNothing, "a.sh", "#!/bin/bash\nARGS=\"\n  --lr 1e-5\n  --epochs 3\n\"\npython t.py $ARGS\n"},
+         {"SH002", Found::kNothing, "a.sh",
+          "#!/bin/bash\ncase $1 in\n  --lr) LR=$2 ;;\n  --help)\n    exit ;;\nesac\npython t.py --lr $LR\n"},
+         {"SH002", Found::kNothing, "a.sh", "#!/bin/bash\ncat > c.txt <<EOF\n--lr 1e-5\nEOF\npython t.py @c.txt\n"},
+         in_job("SL032", Found::kError, "--ntasks-per-node=4", "srun --cpu-bind=v --accel-bind=gn\npython t.py"),
+         in_job("SL032", Found::kNothing, "--ntasks-per-node=4", "srun --cpu-bind=v --accel-bind=gn \\\n  python t.py"),
+         in_job("SL032", Found::kNothing, "--ntasks-per-node=4", "srun --cpu-bind=v $CMD"),
+         in_job("SL029", Found::kError, "--nodes= --gpus-per-node=8", "srun python t.py"),
+         in_job("SL029", Found::kWarning, "--nodes= --time= --ntasks= --gpus-per-node=8", "srun python t.py"),
+         in_job("SL029", Found::kNothing, "--exclusive --gpus-per-node=8", "srun python t.py")});
+}
+
+TEST_CASE("lint jobs: a launcher of one node in a job of several", "[lint]") {
+  const std::string run = "torchrun --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 --rdzv_id=$SLURM_JOB_ID ";
+  const std::string one = "--nodes=1 --ntasks-per-node=1 --gpus-per-node=8";
+  check({in_job("TR009", Found::kError, kTwo, "srun " + run + "t.py"),
+         in_job("TR009", Found::kError, kTwo, "srun torchrun --nproc_per_node=8 t.py"),
+         in_job("TR009", Found::kError, kTwo, "srun torchrun --nproc_per_node=8 -m pkg.train --config c.yaml"),
+         in_job("TR009", Found::kNothing, kTwo, "srun " + run + "--nnodes=2 t.py"),
+         in_job("TR009", Found::kNothing, kTwo, "srun torchrun $DIST_ARGS t.py"),
+         in_job("TR009", Found::kNothing, kTwo, "srun torchrun --nproc_per_node=8 $CMD"),
+         in_job("TR009", Found::kNothing, kTwo, "srun bash -c 'torchrun --nproc_per_node=8 t.py --share $SLURM_PROCID'"),
+         in_job("TR009", Found::kNothing, one, "srun " + run + "t.py"),
+         in_job("SL026", Found::kError, kTwo, "torchrun --nproc_per_node=8 t.py"),
+         in_job("SL026", Found::kNothing, one, "torchrun --nproc_per_node=8 t.py"),
+         in_job("SL026", Found::kNothing, kTwo, "torchrun --nnodes=2 --nproc_per_node=8 t.py"),
+         in_job("SL026", Found::kNothing, kTwo, "for h in $HOSTS; do ssh $h torchrun --nproc_per_node=8 t.py; done"),
+         in_job("SL004", Found::kError, kTwo, "srun deepspeed --num_gpus=8 t.py"),
+         in_job("SL004", Found::kNothing, one, "srun deepspeed --num_gpus=8 t.py")});
 }

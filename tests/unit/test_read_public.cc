@@ -415,3 +415,36 @@ TEST_CASE("public files: merge keys of YAML, loose JSON, and templates") {
   CHECK(filled_in_later.diagnostics[0].message ==
         "'CONFIG_STAGE': the file is a template, which does not parse before it is filled in");
 }
+
+TEST_CASE("public files: LLaVA's adapters, sizes of an srun line, and Hydra's overrides") {
+  const std::string llava =
+      "#!/bin/bash\ndeepspeed llava/train/train_mem.py --deepspeed z.json --model_name_or_path a/b --bf16 True --output_dir o "
+      "--num_train_epochs 1 --per_device_train_batch_size 16 --gradient_checkpointing True ";
+  const std::string srun = "#!/bin/bash\nsrun -p gpu ";
+  const std::string program =
+      " --kill-on-bad-exit=1 python train.py --per_device_train_batch_size 2 --num_train_epochs 1 --output_dir o\n";
+  check_fields(
+      {{"llava.sh", llava + "--lora_enable True\n", {{"train.finetune", "lora"}, {"train.lora_rank", "64"}}},
+       {"llava.sh", llava + "--lora_enable True --lora_r 128\n", {{"train.finetune", "lora"}, {"train.lora_rank", "128"}}},
+       {"llava.sh", llava + "--lora_enable True --bits 4\n", {{"train.finetune", "qlora"}}},
+       {"llava.sh", llava + "--lora_enable False\n", {{"train.finetune", "full"}, {"train.lora_rank", ""}}},
+       {"llava.sh", llava + "\n", {{"train.finetune", ""}, {"train.lora_rank", ""}}},
+       {"s.sh", srun + "-N 4 --gres=gpu:8" + program, {{"hardware.nodes", "4"}, {"hardware.gpus_per_node", "8"}}},
+       {"s.sh", srun + "--gres=gpu:a100:4" + program, {{"hardware.nodes", ""}, {"hardware.gpus_per_node", "4"}}},
+       {"s.sh",
+        "GPUS=${GPUS:-16}\n" + srun.substr(12) + "--gres=gpu:8 --ntasks=$GPUS --ntasks-per-node=8" + program,
+        {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "8"}}},
+       {"s.sbatch",
+        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\nsrun --gres=gpu:4" + program,
+        {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "4"}}},
+       {"h.sh",
+        "#!/bin/bash\npython train.py model=llama trainer.devices=8 +trainer.num_nodes=2 trainer.precision=bf16-mixed "
+        "optimizer.lr=1e-4\n",
+        {{"hardware.gpus_per_node", "8"}, {"hardware.nodes", "2"}, {"precision.compute", "bf16"}, {"train.learning_rate", ""}}}});
+  const std::vector<Reading> read =
+      read_public({"h.sh", "#!/bin/bash\npython train.py model=llama trainer.devices=8 optimizer.lr=1e-4\n", {}});
+  REQUIRE(read.size() == 1);
+  CHECK(read[0].tool == "overrides of train.py");
+  REQUIRE(read[0].lost.size() == 2);
+  CHECK(read[0].lost[1].key == "optimizer.lr");
+}

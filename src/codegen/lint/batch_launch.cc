@@ -69,7 +69,8 @@ bool reaches_nodes_otherwise(const JobScript& in, const std::vector<const Launch
         return true;
     }
   }
-  for (const char* mark : {"export -f", "pdsh", "clush", "ssh ", "mpirun", "mpiexec", "SLURM_PROCID\" ]", "SLURM_PROCID ]"}) {
+  for (const char* mark :
+       {"export -f", "pdsh", "clush", "ssh ", "mpirun", "mpiexec", "sbatch ", "parallel ", "SLURM_PROCID\" ]", "SLURM_PROCID ]"}) {
     if (in.d.text.find(mark) != std::string::npos) return true;
   }
   return false;
@@ -83,6 +84,13 @@ void sl_first_node(const JobScript& in, const LaunchLine& line, int64_t nodes) {
   if (waits != nullptr) {
     const std::string wanted = waits->value(torchrun != nullptr ? "nnodes" : "num_machines");
     const int64_t n = node_count(in.part.script, wanted, nodes);
+    if (torchrun != nullptr && !waits->has("nnodes") && !waits->has("standalone") &&
+        in.d.text.find("PET_NNODES") == std::string::npos && !has_unknown_words(in, *waits)) {
+      in.report.add(
+          "SL026", in.d, waits->span, fmt::format("torchrun without --nnodes uses the first of {} nodes: the others idle", nodes),
+          {"put srun in front and add --nnodes=\"$SLURM_JOB_NUM_NODES\" with a rendezvous, or ask for one node", "", {}, {}});
+      return;
+    }
     const bool by_ssh = accelerate != nullptr && (waits->has("deepspeed_hostfile") || waits->has("mpirun_hostfile"));
     if (n < 2 || waits->has("standalone") || by_ssh) return;
     in.report.add("SL025", in.d, waits->span,

@@ -41,7 +41,7 @@ void ds_offload(const DeepspeedFile& in) {
   if (is_true(root, "zero_optimization.offload_optimizer.super_offload") && in.stage < 3) {
     in.report.add("DSJ008", in.d, in.key("zero_optimization.offload_optimizer.super_offload"),
                   fmt::format("'super_offload' is silently ignored: it works in stage 3 only, the stage is {}", in.stage),
-                  {"", "silent", {}, {}});
+                  {"", "silent", {}, Severity::kWarning});
   }
   if (has(root, "zero_optimization.zenflow") && !offloads(root, "offload_optimizer")) {
     in.report.add("DSJ009", in.d, in.key("zero_optimization.zenflow"),

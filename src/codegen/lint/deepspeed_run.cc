@@ -83,7 +83,7 @@ void ds_consumers(const DeepspeedFile& in) {
                        text(root, "zero_optimization.stage3_gather_16bit_weights_on_model_save") == "auto";
   if (in.is_hf() && in.stage == 3 && !gathers) {
     in.report.add("DSJ028", in.d, in.key("zero_optimization"),
-                  "the weights that the trainer saves would be empty shards: stage 3 gathers them only when asked to");
+                  "the trainer saves shards instead of a model: stage 3 gathers the weights only when asked to");
   }
   bool has_lora = false, generates = false;
   const Document* skips_sync = nullptr;

@@ -125,20 +125,25 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
 
 void env_connections(const LintSetup& setup, const Document& d, const EnvironmentSetting& one, Findings& report) {
   if (one.name != "CUDA_DEVICE_MAX_CONNECTIONS" || one.value != "1") return;
-  bool uses_fsdp = false;
+  bool uses_fsdp = false, is_refused = false;
   for (const auto& other : setup.documents) {
     uses_fsdp = uses_fsdp || (other->is(file_kind::kAccelerate) && text(other->root, "distributed_type") == "FSDP") ||
                 other->is(file_kind::kTorchtitan) || (other->takes_training_arguments() && has(other->root, "fsdp"));
     for (const ScriptPart& part : other->parts) {
       for (const LaunchLine& line : part.lines) {
         for (const LaunchStage& stage : line.stages) {
-          uses_fsdp = uses_fsdp || stage.has("use_megatron_fsdp") || stage.has("use_torch_fsdp2") || stage.has("use_fsdp") ||
-                      (stage.has("fsdp") && !is_megatron(stage));
+          is_refused = is_refused || stage.has("use_megatron_fsdp") || stage.has("use_torch_fsdp2");
+          uses_fsdp = uses_fsdp || stage.has("use_fsdp") || (stage.has("fsdp") && !is_megatron(stage));
         }
       }
     }
   }
-  if (uses_fsdp) report.add("ENV003", d, one.span, "CUDA_DEVICE_MAX_CONNECTIONS=1 serialises FSDP's communication with its compute");
+  if (is_refused) {
+    report.add("ENV003", d, one.span, "Megatron-LM refuses CUDA_DEVICE_MAX_CONNECTIONS=1 with FSDP",
+               {"", "start", {}, Severity::kError});
+  } else if (uses_fsdp) {
+    report.add("ENV003", d, one.span, "CUDA_DEVICE_MAX_CONNECTIONS=1 serialises FSDP's communication with its compute");
+  }
 }
 
 // export RANK=0: one number for all processes of a node, and for Lightning a sign that something else starts them.

@@ -53,6 +53,46 @@ void kept_quotes(const Document& d, const ShellScript& script, Findings& report)
   }
 }
 
+// "--lr 1e-5" at the beginning of a command. The line before it was to go on and does not.
+bool is_option_word(const ShellWord& word) {
+  const bool is_plain = word.parts.size() == 1 && word.parts[0].quote == ShellQuote::kNone;
+  return is_plain && word.text.size() > 3 && word.text.rfind("--", 0) == 0 &&
+         std::isalpha(static_cast<unsigned char>(word.text[2])) != 0;
+}
+
+// Why the command ended before this place: of the lines above it the first that breaks the chain of backslashes.
+std::string why_cut_off(const Document& d, size_t begin) {
+  const TextSpan own = line_span(d, begin);
+  if (own.begin == 0) return "nothing stands before it";
+  const TextSpan above = line_span(d, own.begin - 1);
+  std::string_view line = d.cut(above);
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
+  const size_t first = line.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return "the empty line above ends the command";
+  if (line[first] == '#' || line.find(" #") != std::string_view::npos)
+    return "the comment above ends the command, whatever stands behind it";
+  const size_t last = line.find_last_not_of(" \t");
+  if (line[last] == '\\') return "behind the backslash above is a blank, so the command ends there";
+  return "the line above has no backslash at its end";
+}
+
+void cut_off_options(const Document& d, const ShellScript& script, Findings& report) {
+  if (!d.is_script() || !script.mistakes.empty()) return;
+  const ShellCommand* first = nullptr;
+  size_t num_more = 0;
+  for (const ShellCommand& command : script.commands) {
+    const bool is_cut_off = !command.words.empty() && command.depth == 0 && !command.is_dead && is_option_word(command.words[0]);
+    if (!is_cut_off) continue;
+    num_more += first == nullptr ? 0 : 1;
+    if (first == nullptr) first = &command;
+  }
+  if (first == nullptr) return;
+  const TextSpan at = first->words[0].span;
+  report.add("SH002", d, at,
+             fmt::format("'{}'{} a command here, which the shell does not find: {}", first->words[0].text,
+                         num_more == 0 ? " begins" : fmt::format(" and {} more begin", num_more), why_cut_off(d, at.begin)));
+}
+
 }  // namespace
 
 bool ends_in_blank(std::string_view key) {
@@ -62,7 +102,10 @@ bool ends_in_blank(std::string_view key) {
 void check_file_text(const LintSetup&, const Document& d, Findings& report) {
   for (const Value& root : d.roots) blank_keys(d, root, report);
   if (d.roots.empty() && d.is_structured()) blank_keys(d, d.root, report);
-  for (const ScriptPart& part : d.parts) kept_quotes(d, part.script, report);
+  for (const ScriptPart& part : d.parts) {
+    kept_quotes(d, part.script, report);
+    cut_off_options(d, part.script, report);
+  }
 }
 
 }  // namespace distsetup::lint

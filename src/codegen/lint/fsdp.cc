@@ -81,21 +81,23 @@ void fsdp_versions(const LintSetup& setup, const FsdpView& in, Findings& report)
     const std::string word = reshard.text();
     const bool is_bool = lower(word) == "true" || lower(word) == "false";
     if ((version == 2 && is_strategy(word)) || (version == 1 && is_bool)) {
+      const bool is_silent = is_bool && d.is(file_kind::kAccelerate);
       report.add(
           "FSDP001", d, value_span(d, *reshard.value),
           fmt::format("'reshard_after_forward' is '{}' with FSDP version {}: it takes a strategy name for 1, true or false for 2",
                       word, version),
-          {"", is_bool && d.is(file_kind::kAccelerate) ? "silent" : "", {}, {}});
+          {"", is_silent ? "silent" : "", {}, is_silent ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
     }
   }
   if (version != 2) return;
   if (in.on("forward_prefetch")) {
     const TreeNode at = in.find("forward_prefetch");
     const bool is_launched = d.is(file_kind::kAccelerate);  // accelerate launch hands it on and nobody reads it
-    report.add("FSDP002", d, key_span(d, at),
-               is_launched ? "'forward_prefetch' is silently ignored: FSDP version 2 does not have it"
-                           : "'forward_prefetch' is not available in FSDP version 2",
-               {"", is_launched ? "silent" : "", remove_entry(d, at), {}});
+    report.add(
+        "FSDP002", d, key_span(d, at),
+        is_launched ? "'forward_prefetch' is silently ignored: FSDP version 2 does not have it"
+                    : "'forward_prefetch' is not available in FSDP version 2",
+        {"", is_launched ? "" : "parse", remove_entry(d, at), is_launched ? std::nullopt : std::optional<Severity>(Severity::kError)});
   }
   for (const char* name : {"use_orig_params", "sync_module_states", "backward_prefetch", "sharding_strategy", "limit_all_gathers"}) {
     const TreeNode at = in.find(name);

@@ -50,6 +50,19 @@ const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line) {
   return nullptr;
 }
 
+bool has_unknown_words(const JobScript& in, const LaunchStage& launcher) {
+  const std::vector<ShellWord>& words = in.part.script.commands[launcher.command].expanded;
+  bool is_value = true;  // the launcher's own name, too
+  for (const ShellWord& word : words) {
+    if (word.span.begin < launcher.span.begin) continue;
+    const bool is_option = !word.text.empty() && word.text[0] == '-';
+    if (!is_option && !is_value) return word.text.find_first_of("$`") != std::string::npos;
+    if (!is_option && word.text.find("$@") != std::string::npos) return true;
+    is_value = is_option && word.text.find('=') == std::string::npos && word.text != "-m";
+  }
+  return true;
+}
+
 bool starts_training(const JobScript& in, const LaunchLine& line) {
   if (line.find(LaunchProgram::kScript) != nullptr || launcher_under(in, line) != nullptr) return true;
   const std::vector<const LaunchLine*> inner = inner_lines(in, line);

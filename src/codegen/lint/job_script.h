@@ -26,6 +26,8 @@ struct JobScript {
 const LaunchStage* launcher_of(const LaunchLine& line);  // torchrun, deepspeed or accelerate; nullptr: none
 // The launcher that a line starts, itself or inside its bash -c or script; nullptr: none.
 const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line);
+// Words between a launcher of this script and what it starts that are not known here: they may hold options.
+bool has_unknown_words(const JobScript& in, const LaunchStage& launcher);
 bool starts_training(const JobScript& in, const LaunchLine& line);
 
 }  // namespace distsetup::lint

@@ -99,6 +99,25 @@ void sl_placeholders(const JobScript& in) {
                  is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
+// "--nodes=" with nothing behind it.
+void sl_empty_values(const JobScript& in) {
+  static constexpr std::array<std::string_view, 7> kNumbers = {"nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-node",
+                                                               "time",  "mem"};
+  const Directive* first = nullptr;
+  size_t num_more = 0;
+  for (const Directive& one : in.part.script.directives) {
+    const bool is_number = std::find(kNumbers.begin(), kNumbers.end(), one.name) != kNumbers.end();
+    if (!is_number || !one.value.empty() || one.is_late || in.d.cut(one.span).find('=') == std::string_view::npos) continue;
+    num_more += first == nullptr ? 0 : 1;
+    if (first == nullptr) first = &one;
+  }
+  if (first == nullptr) return;
+  const std::string others = num_more == 0 ? "has" : fmt::format("and {} more have", num_more);
+  constexpr size_t kManyMore = 2;  // the file is meant to be filled in
+  in.report.add("SL029", in.d, first->span, fmt::format("'--{}' {} no value: sbatch refuses the job", first->name, others),
+                {"", "", {}, num_more >= kManyMore ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+}
+
 // "48:00" is minutes and seconds. Nobody asks for 48 minutes in these words; "30:00" and "60:00" are asked for.
 void sl_time(const JobScript& in) {
   const Directive* time = in.directive("time");
@@ -127,6 +146,7 @@ void check_job_text(const JobScript& in) {
   sl_activation(in);
   sl_conda_init(in);
   sl_placeholders(in);
+  sl_empty_values(in);
   sl_time(in);
   sl_cores(in);
 }

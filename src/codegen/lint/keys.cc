@@ -24,13 +24,24 @@ struct KeySpec {
   std::string since, until;  // first release that has the key, first that has it no more; empty: all have it
 };
 
+// A key of the tool's past: releases before this one read it.
+struct OldKey {
+  std::string name, gone_since;
+};
+
 struct AcceptedSection {
   std::string path;       // "zero_optimization.offload_param"; "" = top
   std::string unknown;    // parse, start, silent
   std::string code;       // of the rule for unknown keys
   std::string far;        // severity of unknown keys that are near to none; empty: the rule's
+  std::string near;       // and of those that are near to one
   std::string type_code;  // of the rule for wrong types; empty: not checked here
   std::string type_bites;
+  std::string strict_since;  // first release that refuses unknown keys and wrong types here; older ones take them; empty: all do
+  std::vector<OldKey> old;
+  // Keys at the top that the tool's own wizard always writes: a file with all of them and an old key is of the release that had it.
+  std::vector<std::string> wizard_writes;
+  std::vector<std::string> minor;  // keys that decide nothing about training: what is reported, ports
   std::vector<KeySpec> keys;
   std::vector<std::string> prefixes;   // keys that may carry this in front ("fsdp_")
   std::vector<std::string> read_with;  // a key at the top and its value: with another one the tool passes over the whole section
@@ -89,6 +100,13 @@ std::vector<Accepted> read_accepted() {
       one.get("unknown", section.unknown);
       one.get("code", section.code);
       one.get("far", section.far);
+      one.get("near", section.near);
+      one.get("strict_since", section.strict_since);
+      one.get("minor", section.minor);
+      one.get("wizard_writes", section.wizard_writes);
+      if (const Value* old = one.child("old"); old != nullptr) {
+        for (const auto& [name, release] : old->entries) section.old.push_back({name, release.text});
+      }
       one.get("type_code", section.type_code);
       one.get("types", section.type_bites);
       one.get("prefixes", section.prefixes);
@@ -99,7 +117,9 @@ std::vector<Accepted> read_accepted() {
       for (const auto& [name, type] : keys->entries) section.keys.push_back({name, type.text, "", ""});
       read_releases(one.child("since"), &KeySpec::since, section);
       read_releases(one.child("until"), &KeySpec::until, section);
-      CHECK(!table.package.empty() || (one.child("since") == nullptr && one.child("until") == nullptr), "{}: no package", path);
+      const bool knows_releases =
+          one.child("since") != nullptr || one.child("until") != nullptr || !section.old.empty() || !section.strict_since.empty();
+      CHECK(!table.package.empty() || !knows_releases, "{}: no package", path);
       one.finish();
       table.sections.push_back(std::move(section));
     }
@@ -190,6 +210,55 @@ std::string says_not_known(const Accepted& table, const AcceptedSection& section
   return fmt::format("{} refuses '{}': {}", table.tool, path, why);
 }
 
+// "auto", none, false, nothing at all: a tool that passes over it does what was asked for.
+bool asks_for_nothing(const Value& v) {
+  if (v.kind == Value::Kind::kNull) return true;
+  if (v.kind != Value::Kind::kScalar) return v.entries.empty() && v.items.empty();
+  const std::string word = lower(v.text);
+  return word.empty() || word == "auto" || word == "none" || word == "null" || word == "~" || word == "false";
+}
+
+const OldKey* find_old(const AcceptedSection& section, std::string_view key) {
+  for (const OldKey& one : section.old) {
+    if (one.name == key || (!section.prefixes.empty() && one.name == bare_key(section, key))) return &one;
+  }
+  return nullptr;
+}
+
+// Whether the file is of an earlier release: all keys here that are not known are, the wizard wrote it whole, or what accelerate asked
+// for up to 0.25 as a number and later as a name is a number.
+bool is_of_earlier_release(const AcceptedSection& section, const Document& d, const Value& map) {
+  const bool is_all_old = std::all_of(map.entries.begin(), map.entries.end(), [&section](const Value::Entry& one) {
+    return find_spec(section, one.first) != nullptr || find_old(section, one.first) != nullptr;
+  });
+  if (section.unknown != "silent" || !is_all_old) return is_all_old;
+  const Value* strategy = map.find("fsdp_sharding_strategy");
+  const bool is_whole =
+      !section.wizard_writes.empty() && std::all_of(section.wizard_writes.begin(), section.wizard_writes.end(),
+                                                    [&d](const std::string& key) { return d.root.find(key) != nullptr; });
+  return is_whole || (strategy != nullptr && real_of(*strategy).has_value());
+}
+
+bool is_before(const std::string& version, const std::string& release) {
+  return !version.empty() && !release.empty() && compare_versions(version, release) < 0;
+}
+
+// A key of an earlier release, where no release or one of the later ones is known to be used.
+void report_old_key(const Accepted& table, const AcceptedSection& section, const std::string& version, const Document& d,
+                    const Value& map, const TreeNode& at, const OldKey& old, Findings& report) {
+  if (is_before(version, old.gone_since)) return;
+  const std::string& key = map.entries[at.index].first;
+  const std::string path = section.path.empty() ? key : section.path + "." + key;
+  const bool is_used = !version.empty() && !is_before(version, section.strict_since);
+  const bool may_work = !is_used && (!version.empty() || is_of_earlier_release(section, d, map));
+  report.add(section.code, d, key_span(d, at),
+             says_not_known(table, section, path, fmt::format("releases before {} know it", old.gone_since)),
+             {fmt::format("remove it, or keep to a release of {} before {}", table.package, old.gone_since),
+              section.unknown,
+              {},
+              may_work ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+}
+
 // `names`: where the unknown ones of a table with other releases are gathered.
 void check_section(const Accepted& table, const AcceptedSection& section, const std::string& version, const Document& d,
                    const Value& map, UnknownNames& names_of_table, Findings& report) {
@@ -210,6 +279,10 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
           {path, key_span(d, at), misspelt_name(key, names), says_not_known(table, section, path, "it does not know it")});
       continue;
     }
+    if (const OldKey* old = spec == nullptr ? find_old(section, key) : nullptr) {
+      report_old_key(table, section, version, d, map, at, *old, report);
+      continue;
+    }
     if (spec == nullptr) {
       const std::string near = nearest_name(key, names);
       std::string help = near.empty() ? where_else(table, section, key) : fmt::format("did you mean '{}'", near);
@@ -219,8 +292,11 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       const std::string how = says_not_known(table, section, path, why);
       const bool is_far = section.far == "warning" && is_near_none;
       if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
+      const std::string meant = near.empty() ? key : near;
+      const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
+      const bool is_harmless = section.unknown == "silent" && (is_minor || section.near == "warning" || asks_for_nothing(*at.value));
       report.add(section.code, d, key_span(d, at), how,
-                 {help, section.unknown, {}, is_far ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+                 {help, section.unknown, {}, is_far || is_harmless ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
       continue;
     }
     if (const std::string why = why_not_in_release(table, *spec, version); !why.empty()) {
@@ -231,9 +307,14 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
     if (section.type_code.empty() || spec->type == "any") continue;
     if (at.value->kind == Value::Kind::kScalar && at.value->text == "auto") continue;  // a rule of its own
     const std::string wanted = mismatch(spec->type, *at.value);
-    if (wanted.empty()) continue;
+    if (wanted.empty() || is_before(version, section.strict_since)) continue;
+    const bool may_work = version.empty() && !section.strict_since.empty();
     report.add(section.type_code, d, value_span(d, *at.value), fmt::format("'{}' is '{}', expected {}", path, at.value->text, wanted),
-               {fmt::format("write {}", wanted), section.type_bites, {}, {}});
+               {may_work ? fmt::format("write {}: {} looks at it since {}", wanted, table.tool, section.strict_since)
+                         : fmt::format("write {}", wanted),
+                section.type_bites,
+                {},
+                may_work ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
 }
 

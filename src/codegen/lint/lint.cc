@@ -46,7 +46,10 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,  
                                      lint::check_kubernetes, lint::check_environment, lint::check_plan_level};
 
 // A file that does not parse: its mistakes as they are; a key given twice in DeepSpeed's JSON is its own rule.
-void report_broken(const foreign::Document& d, lint::Findings& report) {
+void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lint::Findings& report) {
+  // transformers and accelerate read the JSON themselves, and keep the last value.
+  const std::string consumer = d.is(file_kind::kDeepspeed) ? setup.consumer(d) : "";
+  const bool keeps_last = consumer == "hf" || consumer == "accelerate" || d.text.find("\"auto\"") != std::string::npos;
   for (const Diagnostic& one : d.broken) {
     const size_t begin = d.offset(one.location);
     const bool is_twice = one.code == code::kDuplicateKey;
@@ -58,7 +61,11 @@ void report_broken(const foreign::Document& d, lint::Findings& report) {
       return;
     }
     report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
-               {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message, {one.help, "", {}, {}});
+               {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message,
+               {one.help,
+                is_twice && keeps_last ? "silent" : "",
+                {},
+                is_twice && keeps_last && d.is(file_kind::kDeepspeed) ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
 }
 
@@ -120,7 +127,7 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
   for (size_t i = 0; i < setup.documents.size(); ++i) {
     const foreign::DocumentPointer& d = setup.documents[i];
     if (commented[i] != nullptr) report_comments(*commented[i], *d, setup, report);
-    report_broken(*d, report);
+    report_broken(*d, setup, report);
     if (d->is_structured() && d->root.kind != Value::Kind::kMap) continue;
     for (const LintCheck check : kLintChecks) check(setup, *d, report);
   }

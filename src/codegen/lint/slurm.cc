@@ -33,6 +33,38 @@ bool chooses_devices(const LaunchStage& script) {
   return false;
 }
 
+// srun and nothing but options of one word each: the command stands in the next line, without a backslash before it.
+void sl_no_command(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
+  const ShellCommand& command = in.command(line);
+  if (command.words.size() < 2 || command.words[0].text != "srun" || !command.here.empty() || command.depth > 0) return;
+  for (size_t i = 1; i < command.words.size(); ++i) {
+    const std::string& word = command.words[i].text;
+    const bool is_whole = word.rfind("--", 0) == 0 && word.find('=') != std::string::npos;
+    if (!is_whole) return;
+  }
+  in.report.add("SL032", in.d, srun.span, "srun has options and no command: it stops, and the next line runs on the first node alone");
+}
+
+// torchrun without --nnodes is a job of one node, wherever and how often it is started.
+void sl_one_node_each(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
+  const SrunTasks counts = tasks_of(in, srun);
+  const LaunchStage* run = launcher_under(in, line);
+  if (run == nullptr || run->program != LaunchProgram::kTorchrun || counts.nodes < 2 || counts.per_node != 1) return;
+  if (run->has("nnodes") || run->has("standalone") || in.d.text.find("PET_NNODES") != std::string::npos) return;
+  // Of another file: its commands are not those of this script.
+  const bool is_here =
+      run->command < in.part.script.commands.size() && run->span.begin < in.d.text.size() && in.d.cut(run->span) == run->name;
+  if (!is_here || has_unknown_words(in, *run)) return;
+  for (const char* mark : {"SLURM_PROCID", "SLURM_NODEID"}) {  // a share of the work for each
+    if (in.d.text.find(mark) != std::string::npos && !run->has("node_rank")) return;
+  }
+  const bool is_to_meet = run->has("rdzv_endpoint") || run->has("master_addr");
+  in.report.add("TR009", in.d, run->span,
+                fmt::format("torchrun without --nnodes is a job of one node, and srun starts it on {}: {}", counts.nodes,
+                            is_to_meet ? "one of them trains, the others wait" : "each of them trains a model of its own"),
+                {"add --nnodes=\"$SLURM_JOB_NUM_NODES\"", "", {}, {}});
+}
+
 void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
   const SrunTasks counts = tasks_of(in, srun);
   const int64_t tasks = counts.per_node;
@@ -42,7 +74,8 @@ void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& s
         "SL001", in.d, srun.span,
         fmt::format("srun starts {} tasks on a node and each one starts {}: {} launchers per node", tasks, launcher->name, tasks));
   }
-  if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && counts.total() != 1 && !launcher->has("hostfile") &&
+  const bool is_on_one_node = counts.nodes == 1 && tasks <= 1;
+  if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && !is_on_one_node && !launcher->has("hostfile") &&
       !launcher->has("H") && !launcher->has("no_ssh")) {
     in.report.add("SL004", in.d, launcher->span,
                   "deepspeed under srun without a hostfile: each node is a job of its own, master 127.0.0.1");
@@ -264,7 +297,9 @@ void check_slurm(const LintSetup& setup, const Document& d, Findings& report) {
         continue;
       }
       sruns.push_back(&line);
+      sl_no_command(in, line, *srun);
       sl_shapes(in, line, *srun);
+      sl_one_node_each(in, line, *srun);
       sl_early(in, line, *srun);
       sl_srun_options(in, line, *srun);
       report_pipe(in, in.command(line), srun->span, "srun");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "codegen/lint/job_text.h"
 
@@ -18,10 +19,15 @@ void sl_logs(const JobScript& in) {
     if (one.is_late) late.push_back(&one);
   }
   if (!late.empty()) {
+    // What is reported, and where to, decides nothing about the job.
+    static const std::set<std::string, std::less<>> kTalk = {"job-name",  "output",  "error",     "mail-type",
+                                                             "mail-user", "comment", "open-mode", "verbose"};
+    const bool is_harmless = std::all_of(late.begin(), late.end(), [](const Directive* one) { return kTalk.count(one->name) > 0; });
     const std::string others = late.size() == 1 ? "stands" : fmt::format("and {} more stand", late.size() - 1);
     in.report.add("SL005", in.d, late[0]->span,
                   fmt::format("'--{}' {} behind the first command: sbatch silently ignores {}", late[0]->name, others,
-                              late.size() == 1 ? "it" : "them"));
+                              late.size() == 1 ? "it" : "them"),
+                  {"", "", {}, is_harmless ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
   const Directive* output = in.directive("output");
   const Directive* error_log = in.directive("error");
@@ -89,7 +95,7 @@ void sl_requeue(const JobScript& in) {
       mentions(in, "[ -f ") || mentions(in, "[[ -f ") || mentions(in, "[ -e ") || mentions(in, "[[ -e ") || mentions(in, "test -f");
   if (!mentions(in, "SLURM_RESTART_COUNT") && !has_marker && !is_on_signal) {
     in.report.add("SL014", in.d, at, "the job is requeued without a limit and without a mark that it has finished: an endless loop",
-                  {"", "", {}, own != std::string::npos ? std::optional<Severity>() : Severity::kWarning});
+                  {"", "", {}, {}});
   }
 }
 

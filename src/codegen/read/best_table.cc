@@ -1,6 +1,7 @@
 #include "codegen/read/best_table.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -161,6 +162,36 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
   }
   if (told.empty()) return as_own_script(std::move(*best), program);
   return best_reading(templates, told, source, file);
+}
+
+Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
+                                     const std::string& file) {
+  static const std::set<std::string, std::less<>> kOfTrainer = {"trainer.devices",
+                                                                "trainer.num_nodes",
+                                                                "trainer.precision",
+                                                                "trainer.strategy",
+                                                                "trainer.max_steps",
+                                                                "trainer.gradient_clip_val",
+                                                                "trainer.accumulate_grad_batches"};
+  std::vector<FoundKey> known;
+  std::vector<LostKey> lost;
+  for (const FoundKey& one : found) {
+    if (kOfTrainer.count(one.key) > 0) {
+      known.push_back(one);
+    } else {
+      lost.push_back({one.key, one.text, "it is set over a configuration of the program's own, which is not read", one.at});
+    }
+  }
+  Reading reading;
+  if (!known.empty()) {
+    Result<Reading> of_trainer = reading_by(templates, "lightning/keys.yaml", {nullptr, std::move(known), nullptr}, file);
+    if (!of_trainer.ok()) return of_trainer;
+    reading = as_own_script(std::move(*of_trainer), program);
+  }
+  reading.file = file;
+  reading.tool = "overrides of " + program;
+  reading.lost.insert(reading.lost.end(), lost.begin(), lost.end());
+  return reading;
 }
 
 Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file) {

@@ -32,6 +32,11 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
 Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
                                    const std::string& file);
 
+// Hydra's overrides on the line of a program ("trainer.devices=8"): settings of a configuration that is not here. What they say to
+// Lightning's Trainer under its own names is read, without what it would assume; the rest is told as not carried over.
+Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
+                                     const std::string& file);
+
 // By one table.
 Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file);
 

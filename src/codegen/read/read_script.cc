@@ -12,6 +12,7 @@
 #include "codegen/read/batch_keys.h"
 #include "codegen/read/best_table.h"
 #include "codegen/read/manifest.h"
+#include "codegen/shell/words.h"
 
 namespace distsetup {
 namespace {
@@ -84,6 +85,7 @@ class ScriptReader {
       keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
       if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
     }
+    has_directives_ = !keys.empty();
     if (!keys.empty()) keys_of(kDirectives, std::move(keys));
   }
 
@@ -195,8 +197,54 @@ class ScriptReader {
     if (reading.ok() && (!reading->fields.empty() || !reading->lost.empty())) readings_.push_back(std::move(*reading));
   }
 
+  // name=value and a.b=value behind a script's name.
+  std::vector<FoundKey> overrides_of(const LaunchStage& stage) const {
+    std::vector<FoundKey> keys;
+    for (const foreign::ShellWord& word : stage.positionals) {
+      const size_t first = std::min(word.text.find_first_not_of("+~"), word.text.size());
+      const size_t equals = word.text.find('=', first);
+      if (equals == std::string::npos || equals == first) continue;
+      const std::string key = word.text.substr(first, equals - first);
+      const bool is_name = std::all_of(
+          key.begin(), key.end(), [](char c) { return foreign::is_name_char(c) || c == '.' || c == '/' || c == '@' || c == '-'; });
+      if (is_name) keys.push_back(found(key, word.text.substr(equals + 1), true, word.span));
+    }
+    return keys;
+  }
+
+  // Where no #SBATCH line says them: GPUs by --gres, nodes as tasks over tasks of a node.
+  static void count_step(std::vector<FoundKey>& keys) {
+    const auto find = [&keys](std::initializer_list<std::string_view> names) -> FoundKey* {
+      for (FoundKey& one : keys) {
+        if (std::find(names.begin(), names.end(), one.key) != names.end() && one.unknown.empty()) return &one;
+      }
+      return nullptr;
+    };
+    FoundKey* gres = find({"gres"});
+    if (gres != nullptr && gres->text.rfind("gpu:", 0) == 0 && find({"gpus_per_node"}) == nullptr) {
+      const std::string count = gres->text.substr(gres->text.rfind(':') + 1);
+      if (foreign::number(count)) {
+        gres->key = "gpus_per_node";
+        gres->text = count;
+      }
+    }
+    const FoundKey *tasks = find({"ntasks", "n"}), *per_node = find({"ntasks_per_node"});
+    if (tasks == nullptr || per_node == nullptr || find({"nodes", "N"}) != nullptr) return;
+    const auto all = foreign::number(tasks->text), each = foreign::number(per_node->text);
+    if (!all || !each || *each < 1 || *all < 1 || *all % *each != 0) return;
+    FoundKey nodes = *tasks;
+    nodes.key = "nodes";
+    nodes.text = std::to_string(*all / *each);
+    keys.push_back(std::move(nodes));
+  }
+
   void read_stage(const LaunchStage& stage, bool is_under_ray) {
+    if (stage.program == LaunchProgram::kScript) {
+      if (const std::vector<FoundKey> overrides = overrides_of(stage); !overrides.empty())
+        add(reading_of_overrides(templates_, stage.name, overrides, file_));
+    }
     std::vector<FoundKey> keys = options_of(stage);
+    if (stage.program == LaunchProgram::kSrun && !has_directives_) count_step(keys);
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
@@ -208,6 +256,7 @@ class ScriptReader {
   const TemplateSet& templates_;
   std::string file_;
   SourceText source_;
+  bool has_directives_ = false;  // of SLURM
   std::vector<Reading> readings_;
   Diagnostics diagnostics_;
 };
