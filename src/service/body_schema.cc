@@ -68,7 +68,8 @@ bool matches(const std::string& pattern, const std::string& text) {
 
 std::vector<std::string> property_names(const Json& schema) {
   std::vector<std::string> names;
-  for (const auto& [name, _] : schema.value("properties", Json::object()).items()) names.push_back(name);
+  const Json properties = schema.value("properties", Json::object());
+  for (const auto& [name, _] : properties.items()) names.push_back(name);
   return names;
 }
 
@@ -207,6 +208,16 @@ void make_whole(const Json& given, Json& value, int depth) {
   }
 }
 
+// The command line of Llama Stack's client sends these as text that holds JSON.
+void unpack_texts(Json& value) {
+  for (const char* key : {"algorithm_config", "training_config"}) {
+    if (!value.is_object() || !value.contains(key) || !value[key].is_string()) continue;
+    const std::string& text = value[key].get_ref<const std::string&>();
+    Json inner = Json::parse(text, nullptr, false);
+    if (inner.is_object()) value[key] = std::move(inner);
+  }
+}
+
 bool is_too_deep(const std::string& text) {
   int depth = 0;
   bool in_string = false;
@@ -268,6 +279,7 @@ Json read_body(const Json& schema, const std::string& text, std::vector<BodyMist
     out.push_back({"body", "is no JSON", ""});
     return {};
   }
+  unpack_texts(value);
   check_body(schema, value, "", out);
   for (BodyMistake& one : out) {
     if (one.where.empty()) one.where = "body";

@@ -21,7 +21,10 @@ HttpAnswer json_answer(const Json& json, int status) {
 HttpAnswer refusal(int status, const std::string& detail, const std::vector<BodyMistake>& mistakes) {
   Json errors = Json::array();
   for (const BodyMistake& one : mistakes) errors.push_back({{"where", one.where}, {"message", one.message}, {"help", one.help}});
-  return json_answer({{"detail", detail}, {"errors", errors}}, status);
+  HttpAnswer answer = json_answer({{"detail", detail}, {"errors", errors}}, status);
+  // Clients of Llama Stack repeat what is answered by 409, unless they are told not to.
+  if (status == 409) answer.headers.emplace_back("x-should-retry", "false");
+  return answer;
 }
 
 HttpAnswer refusal(int status, const Diagnostics& diagnostics) {

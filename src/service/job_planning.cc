@@ -15,7 +15,7 @@
 namespace distsetup {
 namespace {
 
-constexpr int kNothingFitsCode = 4;
+constexpr int kNoFitCode = 4;
 
 Json tree_of(const Value& value) {
   switch (value.kind) {
@@ -233,7 +233,7 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
     out.refused = refusal_of(plan, "`distsetup plan` did not answer");
     return out;
   }
-  out.does_fit = said.exit_code != kNothingFitsCode;
+  out.does_fit = said.exit_code != kNoFitCode;
   out.plan = plan_shape(plan);
   for (const ServedReading* reading : {&asked, &provider}) {
     for (const Json& one : reading->not_carried) {

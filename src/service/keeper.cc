@@ -253,8 +253,8 @@ Json KeeperOrders::json() const {
 KeeperOrders KeeperOrders::from(const Json& json) {
   KeeperOrders out;
   out.grace_s = json.value("grace_s", 30.0);
-  for (const auto& [name, value] : json.value("variables", Json::object()).items())
-    out.variables.emplace_back(name, value.get<std::string>());
+  const Json variables = json.value("variables", Json::object());
+  for (const auto& [name, value] : variables.items()) out.variables.emplace_back(name, value.get<std::string>());
   for (const Json& one : json.value("phases", Json::array())) {
     out.phases.push_back({one.at("name"), one.at("commands"), one.value("made_as", ""), one.value("made", ""), one.at("stop")});
   }

@@ -9,7 +9,8 @@ namespace distsetup {
 namespace {
 
 // Bodies. Both generations of the post-training API: the first has reward_scale, reward_clip, epsilon and gamma, the second beta and
-// loss_type; `learning_rate` beside optimizer_config is what the guide's program sends.
+// loss_type; clients send no model there, and the command line of theirs sends both configurations as text. `learning_rate` beside
+// optimizer_config is what the guide's program sends.
 constexpr char kRequests[] = R"json({
   "Id": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$", "minLength": 1, "maxLength": 128},
   "ModelName": {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$"},
@@ -67,10 +68,10 @@ constexpr char kRequests[] = R"json({
     "type": {"const": "QAT"},
     "quantizer_name": {"type": "string", "minLength": 1, "maxLength": 64},
     "group_size": {"type": "integer", "minimum": 1, "maximum": 65536}}},
-  "PreferenceOptimize": {"type": "object", "required": ["job_uuid", "model", "algorithm_config", "training_config"],
+  "PreferenceOptimize": {"type": "object", "required": ["job_uuid", "algorithm_config", "training_config"],
     "additionalProperties": false, "properties": {
     "job_uuid": {"$ref": "#/components/schemas/Id"},
-    "model": {"$ref": "#/components/schemas/ModelName"},
+    "model": {"anyOf": [{"$ref": "#/components/schemas/ModelName"}, {"type": "null"}], "description": "without it finetuned_model is the model"},
     "finetuned_model": {"anyOf": [{"$ref": "#/components/schemas/ModelName"}, {"type": "null"}]},
     "algorithm_config": {"$ref": "#/components/schemas/PreferenceConfig"},
     "training_config": {"$ref": "#/components/schemas/TrainingConfig"},

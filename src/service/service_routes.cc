@@ -1,15 +1,32 @@
 #include "service/service_routes.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
 #include "service/http_message.h"
+#include "service/job_json.h"
+#include "service/job_queue.h"
+#include "service/metrics_text.h"
+#include "service/model_lookup.h"
 #include "service/openapi.h"
 #include "service/route_makers.h"
-#include "service/route_table.h"
+#include "service/router.h"
 
 namespace distsetup {
 namespace {
 
+constexpr int64_t kJobsOfQueue = 1000;
+
 HttpAnswer answer_health(Service& service, const HttpRequest&, const Json&) {
   return json_answer(health_json(service), service.is_stopping ? 503 : 200);
+}
+
+// The same for Llama Stack's clients, whose health is "OK".
+HttpAnswer answer_health_v1(Service& service, const HttpRequest&, const Json&) {
+  Json health = health_json(service);
+  if (!service.is_stopping) health["status"] = "OK";
+  return json_answer(health, service.is_stopping ? 503 : 200);
 }
 
 HttpAnswer answer_openapi(Service&, const HttpRequest&, const Json&) {
@@ -20,6 +37,73 @@ HttpAnswer answer_openapi(Service&, const HttpRequest&, const Json&) {
 }
 
 HttpAnswer answer_version(Service&, const HttpRequest&, const Json&) { return json_answer({{"version", DISTSETUP_VERSION}}); }
+
+HttpAnswer answer_metrics(Service& service, const HttpRequest&, const Json&) {
+  HttpAnswer answer;
+  answer.body = metrics_text(service);
+  answer.type = kOpenMetricsType;
+  return answer;
+}
+
+HttpAnswer answer_queue(Service& service, const HttpRequest&, const Json&) { return json_answer(queue_json(service, kJobsOfQueue)); }
+
+Json providers_json(const Service& service) {
+  const Json health = {{"status", service.is_stopping ? "Error" : "OK"}};
+  const Json type = health_json(service)["provider_type"];
+  Json out = Json::array();
+  out.push_back({{"api", "post_training"},
+                 {"provider_id", "distsetup"},
+                 {"provider_type", type},
+                 {"config", Json::object()},
+                 {"health", health}});
+  out.push_back({{"api", "datasetio"},
+                 {"provider_id", "distsetup-data"},
+                 {"provider_type", "inline::distsetup"},
+                 {"config", Json::object()},
+                 {"health", health}});
+  return out;
+}
+
+HttpAnswer answer_providers(Service& service, const HttpRequest&, const Json&) {
+  return json_answer({{"data", providers_json(service)}});
+}
+
+HttpAnswer answer_provider(Service& service, const HttpRequest& request, const Json&) {
+  const std::string id = request.path_values.find("provider_id")->second;
+  for (const Json& one : providers_json(service)) {
+    if (one["provider_id"] == id) return json_answer(one);
+  }
+  return refusal(404, fmt::format("no provider '{}'", id));
+}
+
+Json model_json(const FoundModel& one) {
+  return {{"identifier", one.name},     {"provider_resource_id", one.name},
+          {"provider_id", "distsetup"}, {"type", "model"},
+          {"model_type", "llm"},        {"metadata", {{"has_weights", one.has_weights}, {"has_tokenizer", one.has_tokenizer}}}};
+}
+
+HttpAnswer answer_models(Service& service, const HttpRequest&, const Json&) {
+  Json data = Json::array();
+  for (const FoundModel& one : served_models(service.settings)) data.push_back(model_json(one));
+  return json_answer({{"data", data}});
+}
+
+HttpAnswer answer_model(Service& service, const HttpRequest& request, const Json&) {
+  std::string name;
+  for (const char* part : {"first", "second"}) {
+    const auto found = request.path_values.find(part);
+    if (found != request.path_values.end()) name += (name.empty() ? "" : "/") + found->second;
+  }
+  const std::optional<FoundModel> model = find_served_model(service.settings, name);
+  return model ? json_answer(model_json(*model)) : refusal(404, fmt::format("no model '{}'", name));
+}
+
+HttpAnswer answer_routes(Service&, const HttpRequest&, const Json&) {
+  Json data = Json::array();
+  for (const ServiceRoute& one : route_table())
+    data.push_back({{"method", one.method}, {"route", one.path}, {"provider_types", Json::array()}});
+  return json_answer({{"data", data}});
+}
 
 }  // namespace
 
@@ -43,14 +127,41 @@ std::vector<ServiceRoute> service_routes() {
   health.needs_no_token = true;
   out.push_back(health);
   out.push_back(route_alias(health, "/v1/health", "health_v1"));
-  ServiceRoute document = new_route("GET", "/openapi.json", "openapi", "this document");
-  document.answers = {json_result("AnyObject", "OpenAPI 3.1")};
-  document.handler = answer_openapi;
-  out.push_back(document);
-  ServiceRoute version = new_route("GET", "/v1/version", "version", "the version of the service");
-  version.answers = {json_result("AnyObject", "the version")};
-  version.handler = answer_version;
-  out.push_back(version);
+  out.back().handler = answer_health_v1;
+  struct PlainRow {
+    const char *path, *operation, *about, *schema;
+    RouteHandler handler;
+  };
+  const std::array<PlainRow, 6> rows = {
+      {{"/openapi.json", "openapi", "this document", "AnyObject", answer_openapi},
+       {"/v1/version", "version", "the version of the service", "AnyObject", answer_version},
+       {"/v1/queue", "queue", "all jobs in one line each, and what there is to train with", "AnyObject", answer_queue},
+       {"/v1/providers", "list_providers", "what the service provides", "DataList", answer_providers},
+       {"/v1/models", "list_models", "models that can be trained", "DataList", answer_models},
+       {"/v1/inspect/routes", "list_routes", "every route", "DataList", answer_routes}}};
+  for (const PlainRow& row : rows) {
+    ServiceRoute one = new_route("GET", row.path, row.operation, row.about);
+    one.answers = {json_result(row.schema, row.about)};
+    one.handler = row.handler;
+    out.push_back(std::move(one));
+  }
+  ServiceRoute metrics = new_route("GET", "/metrics", "metrics", "numbers for Prometheus, as OpenMetrics");
+  metrics.answers = {{200, "OpenMetrics", "", "application/openmetrics-text"}};
+  metrics.handler = answer_metrics;
+  out.push_back(std::move(metrics));
+  ServiceRoute provider = new_route("GET", "/v1/providers/{provider_id}", "get_provider", "one of the providers");
+  provider.parameters = {path_id("provider_id", "the provider")};
+  provider.answers = {json_result("AnyObject", "the provider"), problem_answer(404, "there is no such provider")};
+  provider.handler = answer_provider;
+  out.push_back(std::move(provider));
+  ServiceRoute model = new_route("GET", "/v1/models/{first}", "get_model", "a model");
+  model.parameters = {path_id("first", "its name")};
+  model.answers = {json_result("AnyObject", "the model"), problem_answer(404, "there is no such model")};
+  model.handler = answer_model;
+  out.push_back(model);
+  ServiceRoute named = route_alias(model, "/v1/models/{first}/{second}", "get_model_of");
+  named.parameters.push_back(path_id("second", "its name below that of its publisher"));
+  out.push_back(std::move(named));
   return out;
 }
 

@@ -141,7 +141,9 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
   const std::string id = body["job_uuid"];
   const IdInWork in_work(id);
   if (!in_work.is_alone() || service.jobs->find(id)) return refusal(409, fmt::format("there is a job '{}'", id));
-  const std::string name = body["model"], dataset_id = body["training_config"]["data_config"]["dataset_id"];
+  const std::string asked = text_of(body, "model"), name = asked.empty() ? text_of(body, "finetuned_model") : asked;
+  if (name.empty()) return refusal(422, "model is missing", {{"model", "is missing", ""}});
+  const std::string dataset_id = body["training_config"]["data_config"]["dataset_id"];
   const std::optional<FoundModel> model = find_served_model(settings, name);
   if (!model) return no_such_model(settings, name);
   if (!model->has_tokenizer) return refusal(400, fmt::format("model '{}' has no tokenizer.json", name));
@@ -169,6 +171,7 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
   if (!folder.is_made()) return refusal(503, "the job's folder cannot be made: is the disk full?");
   PlanningInput input;
   input.request = body;
+  input.request["model"] = name;
   input.method = method;
   input.model = model->folder;
   input.provider_text = provider_text_of(settings);
