@@ -70,6 +70,14 @@ std::optional<HttpAnswer> refuse_host(const ServiceSettings& settings, const Htt
   return refusal(403, fmt::format("the Host header names '{}', expected localhost", host.substr(0, 100)));
 }
 
+std::optional<HttpAnswer> refuse_other_page(const HttpRequest& request) {
+  if (request.method == "GET" || request.method == "HEAD") return std::nullopt;
+  const std::string origin = lower(request.header("origin")), host = lower(request.header("host"));
+  const size_t name = origin.find("://");
+  if (origin.empty() || (name != std::string::npos && origin.substr(name + 3) == host)) return std::nullopt;
+  return refusal(403, fmt::format("the request comes from a page of '{}', expected one of this service", origin.substr(0, 100)));
+}
+
 std::optional<HttpAnswer> refuse_stranger(const ServiceSettings& settings, const HttpRequest& request) {
   if (settings.tokens.empty()) return std::nullopt;
   const std::string given = given_token(request.header("authorization"));

@@ -12,6 +12,8 @@
 namespace distsetup {
 
 std::optional<HttpAnswer> refuse_host(const ServiceSettings& settings, const HttpRequest& request);
+// A browser says which page a request comes from: what changes something is taken from our own page alone.
+std::optional<HttpAnswer> refuse_other_page(const HttpRequest& request);
 // `Authorization: Bearer TOKEN`, or Basic with the token as password, which browsers ask for.
 std::optional<HttpAnswer> refuse_stranger(const ServiceSettings& settings, const HttpRequest& request);
 

@@ -38,7 +38,11 @@ void HttpServer::State::handle(const httplib::Request& request, httplib::Respons
   own.body = request.body;
   own.remote_address = request.remote_addr;
   for (const auto& [name, value] : request.headers) own.headers.emplace(lower(name), value);
-  for (const auto& [name, value] : request.params) own.query.emplace_back(name, value);
+  // request.params has the fields of a form's body, too
+  httplib::Params query;
+  if (const size_t mark = request.target.find('?'); mark != std::string::npos)
+    httplib::detail::parse_query_text(request.target.substr(mark + 1, request.target.find('#') - mark - 1), query);
+  for (const auto& [name, value] : query) own.query.emplace_back(name, value);
   HttpAnswer answer;
   if (const double wait_s = limiter.wait_s(own.remote_address, now_s()); wait_s > 0) {
     answer = refusal(429, "too many requests");

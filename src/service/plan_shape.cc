@@ -50,6 +50,7 @@ Json plan_shape(const Json& plan) {
               {"beta", part(plan, "train", "beta", 0.0)},
               {"loss", part(plan, "train", "loss", "")}};
   out["predicted"] = {{"device_bytes", part(plan, "memory", "device_bytes", 0)},
+                      {"held_bytes", part(plan, "memory", "run_bytes", 0)},
                       {"peak_allocated_bytes", part(plan, "memory", "peak_allocated_bytes", 0)},
                       {"capacity_bytes", part(plan, "memory", "capacity_bytes", 0)},
                       {"host_bytes_per_node", part(plan, "memory", "host_bytes_per_node", 0)},

@@ -74,6 +74,7 @@ Json checked_body(const ServiceRoute& route, const HttpRequest& request, std::op
 
 HttpAnswer route_request(Service& service, HttpRequest& request) {
   if (std::optional<HttpAnswer> refused = refuse_host(service.settings, request)) return *refused;
+  if (std::optional<HttpAnswer> refused = refuse_other_page(request)) return *refused;
   RouteMatch match = match_route(route_table(), request.method == "HEAD" ? "GET" : request.method, request.path);
   if (match.route == nullptr || !match.route->needs_no_token) {
     if (std::optional<HttpAnswer> refused = refuse_stranger(service.settings, request)) return *refused;

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/subprocess.h"
 #include "base/text.h"
+#include "service/client/client_program.h"
 #include "service/http_server.h"
 #include "service/job_planning.h"
 #include "service/job_queue.h"
@@ -145,6 +146,7 @@ int serve(ServiceSettings settings) {
 
 int run_service_program(const std::vector<std::string>& words) {
   if (words.size() == 3 && words[0] == "--keep") return run_keeper(words[1], std::strtol(words[2].c_str(), nullptr, 10));
+  if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
   // Before any thread begins: only the main thread waits for them.
   sigset_t blocked;
   sigemptyset(&blocked);

@@ -22,8 +22,8 @@ namespace distsetup {
 namespace {
 
 // As the commands of distsetup end.
-constexpr int kDoneCode = 0, kFailedCode = 1, kUsageCode = 2, kInvalidCode = 3, kNothingFitsCode = 4, kUnusableCode = 5,
-              kJobFailedCode = 6, kInterruptedCode = 130;
+constexpr int kEndsDone = 0, kEndsFailed = 1, kEndsMisused = 2, kEndsInvalid = 3, kEndsNotFitting = 4, kEndsUnusable = 5,
+              kEndsJobFailed = 6, kEndsInterrupted = 130;
 constexpr useconds_t kPollUs = 400'000;
 constexpr int64_t kPageLines = 1000;
 
@@ -69,14 +69,14 @@ int end_with(const ClientLine& line, const Diagnostics& diagnostics, int code) {
 int end_with(const ClientLine& line, const Diagnostics& diagnostics) {
   const std::string& first = diagnostics.front().code;
   return end_with(line, diagnostics,
-                  first == code::kEnvironment ? kUnusableCode
-                  : first == code::kWrongType ? kUsageCode
-                                              : kInvalidCode);
+                  first == code::kEnvironment ? kEndsUnusable
+                  : first == code::kWrongType ? kEndsMisused
+                                              : kEndsInvalid);
 }
 
-int print_answer(const ClientLine& line, const Json& json, const std::string& text, int code = kDoneCode) {
+int print_answer(const ClientLine& line, const Json& json, const std::string& text, int code = kEndsDone) {
   std::cout << (line.has("json") ? dump_json(json) : text) << std::flush;
-  return std::cout.good() ? code : kFailedCode;
+  return std::cout.good() ? code : kEndsFailed;
 }
 
 Result<ServiceAddress> find_service(const ClientLine& line) {
@@ -138,7 +138,7 @@ int JobsClient::refused(const ServiceReply& reply, const std::string& id) {
                had_token ? fmt::format("the service at {} does not take the token in '{}'", address_.url(), address_.token_file)
                          : fmt::format("the service at {} wants a token", address_.url()),
                had_token ? "ask who runs the service for the right one" : "--token-file FILE, or DISTSETUP_TOKEN_FILE")},
-        kUnusableCode);
+        kEndsUnusable);
   }
   if (reply.status == 404 && !id.empty()) {
     std::vector<std::string> known;
@@ -148,13 +148,13 @@ int JobsClient::refused(const ServiceReply& reply, const std::string& id) {
     return end_with(line_,
                     {error(code::kUnknownJob, {}, fmt::format("no job '{}' at {}", id, address_.url()),
                            nearest.empty() ? "distsetup jobs list shows them" : fmt::format("did you mean '{}'", nearest))},
-                    kFailedCode);
+                    kEndsFailed);
   }
   const bool fits_nowhere =
       text_at(reply.body, "/plan/verdict") == "does_not_fit" || text_at(reply.body, "/verdict") == "does_not_fit";
   if (fits_nowhere && !line_.has("json")) std::cout << plan_text(reply.body.contains("plan") ? reply.body["plan"] : reply.body);
   const bool is_conflict = reply.status == 409 || reply.status == 429 || reply.status >= 500;
-  return end_with(line_, refusals(reply), fits_nowhere ? kNothingFitsCode : is_conflict ? kFailedCode : kInvalidCode);
+  return end_with(line_, refusals(reply), fits_nowhere ? kEndsNotFitting : is_conflict ? kEndsFailed : kEndsInvalid);
 }
 
 int JobsClient::list() {
@@ -172,7 +172,7 @@ int JobsClient::show() {
 }
 
 int end_code(const std::string& state) {
-  return state == "completed" ? kDoneCode : state == "failed" ? kJobFailedCode : kInterruptedCode;
+  return state == "completed" ? kEndsDone : state == "failed" ? kEndsJobFailed : kEndsInterrupted;
 }
 
 // Pages of the log from the last `tail` lines on; to the end of the job when it is followed.
@@ -190,8 +190,8 @@ int JobsClient::logs(const std::string& id, bool follows) {
       std::cout << (line_.has("json") ? one.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n" : log_line_text(one));
     }
     std::cout << std::flush;
-    if (!std::cout.good()) return kFailedCode;
-    if (!follows) return kDoneCode;
+    if (!std::cout.good()) return kEndsFailed;
+    if (!follows) return kEndsDone;
     const std::string state = text_at(reply->body, "/status");
     if (lines.empty() && is_final_state(state)) {
       std::cerr << fmt::format("{} {}\n", id, state);
@@ -261,7 +261,7 @@ int JobsClient::plan() {
   if (!reply.ok()) return end_with(line_, reply.diagnostics);
   if (!reply->is_good()) return refused(*reply);
   const bool fits = text_at(reply->body, "/verdict") != "does_not_fit";
-  return print_answer(line_, reply->body, plan_text(reply->body), fits ? kDoneCode : kNothingFitsCode);
+  return print_answer(line_, reply->body, plan_text(reply->body), fits ? kEndsDone : kEndsNotFitting);
 }
 
 int JobsClient::run() {
@@ -271,7 +271,7 @@ int JobsClient::run() {
   if (line_.verb == "cancel") return cancel();
   if (line_.verb == "submit") return submit();
   if (line_.verb == "plan") return plan();
-  return end_with(line_, {error(code::kUnknownCommand, {}, fmt::format("no verb '{}'", line_.verb))}, kUsageCode);
+  return end_with(line_, {error(code::kUnknownCommand, {}, fmt::format("no verb '{}'", line_.verb))}, kEndsMisused);
 }
 
 }  // namespace
@@ -279,7 +279,7 @@ int JobsClient::run() {
 int run_jobs_client(const std::vector<std::string>& words) {
   ClientLine line = read_line(words);
   if (line.positionals.empty() && line.verb != "list")
-    return end_with(line, {error(code::kMissingArgument, {}, fmt::format("'{}' needs a job or a file", line.verb))}, kUsageCode);
+    return end_with(line, {error(code::kMissingArgument, {}, fmt::format("'{}' needs a job or a file", line.verb))}, kEndsMisused);
   Result<ServiceAddress> address = find_service(line);
   if (!address.ok()) return end_with(line, address.diagnostics);
   return JobsClient(std::move(line), std::move(*address)).run();

@@ -31,34 +31,26 @@ class KindColours {
 
 struct PhaseBytes {
   std::string name;
-  std::vector<BarPart> parts;
   int64_t bytes = 0;
 };
 
-std::vector<PhaseBytes> phases_of(const Json& plan, KindColours& colours) {
-  std::vector<PhaseBytes> phases;
-  for (const Json& phase : list_at(plan, "/phases")) {
-    PhaseBytes one{text_at(phase, "/phase"), {}, 0};
-    const Json kinds = phase.is_object() ? phase.value("bytes", Json::object()) : Json::object();
-    if (!kinds.is_object()) continue;
-    for (const auto& [kind, bytes] : kinds.items()) {
-      if (!bytes.is_number()) continue;
-      one.parts.push_back({colours.of(kind), bytes.get<int64_t>()});
-      one.bytes += bytes.get<int64_t>();
-    }
-    std::sort(one.parts.begin(), one.parts.end(), [](const BarPart& a, const BarPart& b) { return a.colour < b.colour; });
-    phases.push_back(std::move(one));
-  }
-  return phases;
-}
+constexpr size_t kHeldColour = 0, kPhaseColour = 2;
 
-Json phase_rows(const std::vector<PhaseBytes>& phases, int64_t measured_peak_bytes) {
+Json phase_rows(const Json& plan, int64_t measured_peak_bytes) {
+  std::vector<PhaseBytes> phases;
   int64_t most = measured_peak_bytes;
-  for (const PhaseBytes& phase : phases) most = std::max(most, phase.bytes);
+  const int64_t held = whole_at(plan, "/predicted/held_bytes");
+  for (const Json& phase : list_at(plan, "/phases")) {
+    phases.push_back({text_at(phase, "/phase"), whole_at(phase, "/allocated_bytes")});
+    most = std::max(most, phases.back().bytes);
+  }
   Json rows = Json::array();
-  for (const PhaseBytes& phase : phases)
-    rows.push_back(
-        {{"name", phase.name}, {"bytes", format_bytes(phase.bytes)}, {"bar", bar_svg(phase.parts, most, measured_peak_bytes)}});
+  for (const PhaseBytes& phase : phases) {
+    const int64_t always = std::min(held, phase.bytes);
+    rows.push_back({{"name", phase.name},
+                    {"bytes", format_bytes(phase.bytes)},
+                    {"bar", bar_svg({{kHeldColour, always}, {kPhaseColour, phase.bytes - always}}, most, measured_peak_bytes)}});
+  }
   return rows;
 }
 
@@ -130,11 +122,14 @@ Json memory_values(const Json& job) {
   if (number_at(plan, "/predicted/device_bytes") <= 0) return false;
   KindColours colours(plan);
   const int64_t measured_peak_bytes = whole_at(job, "/measured/peak_allocated_bytes");
-  const std::vector<PhaseBytes> phases = phases_of(plan, colours);
+  const Json phases = phase_rows(plan, measured_peak_bytes);
   return {{"sentence", need_text(plan)},
           {"has_phases", !phases.empty()},
-          {"phases", phase_rows(phases, measured_peak_bytes)},
+          {"phases", phases},
+          {"held_swatch", swatch_svg(kHeldColour)},
+          {"phase_swatch", swatch_svg(kPhaseColour)},
           {"measured_peak", measured_peak_bytes > 0 ? format_bytes(measured_peak_bytes) : ""},
+          {"peak_instruction", text_at(plan, "/peak_instruction")},
           {"terms", term_values(job, colours)}};
 }
 
@@ -143,7 +138,7 @@ Json time_values(const Json& job) {
   if (step_s <= 0) return false;
   Json rows = Json::array();
   double measured_s = number_at(job, "/measured/step_s");
-  for (const auto& [what, row] : compared(job, "seconds")) {
+  for (const auto& [what, row] : compared(job, "s")) {
     if (what == "step") {
       measured_s = number_at(row, "/measured");
       continue;
@@ -159,7 +154,7 @@ Json time_values(const Json& job) {
 Json plan_notes(const Json& plan) {
   Json notes = Json::array();
   if (const std::string why = text_at(plan, "/recommendation/why"); !why.empty()) notes.push_back(why);
-  for (const char* list : {"/warnings", "/assumptions"})
+  for (const char* list : {"/warnings", "/assumptions", "/reasons"})
     for (const Json& note : list_at(plan, list))
       if (note.is_string()) notes.push_back(note);
   for (const Json& one : list_at(plan, "/not_supported"))
