@@ -138,6 +138,11 @@ std::vector<std::string> missing_folders(const std::string& file_path) {
   return missing;
 }
 
+Diagnostic lfs_pointer(const std::string& path) {
+  return error(code::kUnreadableFile, {path}, fmt::format("'{}' is a pointer of Git LFS, and its content is elsewhere", path),
+               "git lfs pull fetches it");
+}
+
 Result<std::string> read_file(const std::string& path) {
   constexpr size_t kMostBytes = 64'000'000;  // a plan, a tokenizer; what nobody means to give, such as /dev/zero, has no end
   const auto failed = [&path](int number) {
@@ -159,6 +164,7 @@ Result<std::string> read_file(const std::string& path) {
       const int number = errno;
       ::close(fd);
       if (num_read < 0) return failed(number);
+      if (text.starts_with(kLfsPointer)) return lfs_pointer(path);
       return text;
     }
     text.append(chunk, static_cast<size_t>(num_read));

@@ -16,7 +16,12 @@ enum class Written { kCreated, kUnchanged, kReplaced };
 // errno's text as our messages write it: "no such file or directory"; of kEndOfFile that the file ends early.
 std::string errno_text(int number);
 
+// A file that Git LFS left in place of a large one, which nobody fetched, is an error that says so.
 Result<std::string> read_file(const std::string& path);
+
+// What such a file begins with.
+inline constexpr std::string_view kLfsPointer = "version https://git-lfs";
+Diagnostic lfs_pointer(const std::string& path);
 
 // All files below a folder; hidden entries and links to folders are left out. An error names the folder.
 Result<std::vector<std::string>> files_below(const std::string& folder);

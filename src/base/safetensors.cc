@@ -237,11 +237,9 @@ Result<SafetensorsHeader> read_safetensors_header(const std::string& path) {
   if (const int number = read_to(kLengthBytes); number != 0) return failed(number);
   uint64_t length = 0;
   if (prefix.size() == static_cast<size_t>(kLengthBytes)) std::memcpy(&length, prefix.data(), kLengthBytes);
-  if (constexpr std::string_view kPointer = "version https://git-lfs"; kPointer.starts_with(prefix)) {
-    if (const int number = read_to(static_cast<int64_t>(kPointer.size())); number != 0) return failed(number);
-    if (prefix == kPointer)
-      return error(code::kUnreadableFile, {path}, fmt::format("'{}' is a pointer of Git LFS, and the tensors are elsewhere", path),
-                   "git lfs pull fetches them");
+  if (kLfsPointer.starts_with(prefix)) {
+    if (const int number = read_to(static_cast<int64_t>(kLfsPointer.size())); number != 0) return failed(number);
+    if (prefix == kLfsPointer) return lfs_pointer(path);
   }
   if (length <= static_cast<uint64_t>(kLongestHeader)) {
     if (const int number = read_to(kLengthBytes + static_cast<int64_t>(length)); number != 0) return failed(number);

@@ -245,6 +245,15 @@ TEST_CASE("read_file gives every byte, or says why not", "[file]") {
   CHECK(read_file(directory.path()).diagnostics.at(0).message == "cannot read '" + directory.path() + "', is a directory");
 }
 
+TEST_CASE("a pointer of Git LFS is not read as the file", "[file]") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+  const Result<std::string> text = read_file(path);
+  REQUIRE(!text.ok());
+  CHECK(text.diagnostics.front().message == "'" + path + "' is a pointer of Git LFS, and its content is elsewhere");
+  CHECK(text.diagnostics.front().help == "git lfs pull fetches it");
+}
+
 TEST_CASE("errno's text starts in lower case unless it is an abbreviation", "[file]") {
   CHECK(errno_text(ENOENT) == "no such file or directory");
   CHECK(errno_text(EDOTDOT) == "RFS specific error");

@@ -100,7 +100,7 @@ TEST_CASE("weights: other formats are named") {
   folder.write("model.Q4_K_M.gguf", "GGUF");
   CHECK_THAT(problem_of(folder.path()), Catch::EndsWith("has GGUF weights, such as 'model.Q4_K_M.gguf', expected safetensors"));
   folder.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 12345\n");
-  CHECK_THAT(problem_of(folder.path()), Catch::EndsWith("is a pointer of Git LFS, and the tensors are elsewhere"));
+  CHECK_THAT(problem_of(folder.path()), Catch::EndsWith("is a pointer of Git LFS, and its content is elsewhere"));
   folder.write("model.safetensors", "ver");
   CHECK_THAT(problem_of(folder.path()), Catch::Contains("is not a valid safetensors file"));
 }
