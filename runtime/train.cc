@@ -53,7 +53,6 @@ constexpr int64_t kReplicaCheckSteps = 50;  // parameter checksums across replic
 class Run {
  public:
   explicit Run(const TrainOptions& options) : options_(options) {}
-
   const RankEnvironment& environment() const { return environment_; }
   const std::string& phase() const { return phase_; }
   void outlast_readers() {
@@ -97,7 +96,6 @@ class Run {
     return std::exchange(phase_, phase);
   }
   bool first() const { return environment_.rank == 0; }
-
   template <class... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) const {
     fmt::print(stderr, "{}\n", fmt::format(format, std::forward<Args>(args)...));
@@ -185,6 +183,7 @@ class Run {
       saver_->set_newest(done_);
       loss_ = newest->loss;
       guard_.restore(newest->losses);
+      if (newest->loss_scale) engine_->set_loss_scale(*newest->loss_scale);
       evaluations_.resume(newest->held_out);
     } else if (!is_at_start) {
       load_start();
@@ -228,7 +227,7 @@ class Run {
 
   // Every rank answers alike. A step that is refused leaves its line in metrics.jsonl; one that ends the run does not.
   bool takes_update(const StepStats& stats) {
-    const StepGuard::Judgement& judgement = guard_.judge(stats.loss, stats.gradient_norm);
+    const auto& judgement = stats.is_overflow ? guard_.overflow(stats) : guard_.judge(stats.loss, stats.gradient_norm);
     if (judgement.why.empty()) return true;
     const std::string what =
         judgement.why + origin_of_nan(*communicator_, stats, rows_, engine_->layout(), engine_->place(), engine_->gradient());
@@ -274,6 +273,7 @@ class Run {
     CheckpointMetadata metadata = {
         done_,          sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest,
         frozen_digest_, guard_.history()};
+    metadata.loss_scale = engine_->loss_scale();
     evaluations_.describe(metadata);
     print_news(saver_->save(shard(), engine_->writes_checkpoint(), metadata, when), first());
     enter(phase);
@@ -323,10 +323,10 @@ class Run {
       const MeasuredTime time = time_.mean();
       const std::vector<Comparison> rows = compare(plan_, memory, time);
       const std::optional<double> held_out_loss = evaluations_.loss();
-      const Json report = report_json(
-          {status, done_, plan_.train.steps, done_here_, guard_.history().skipped, loss_, held_out_loss, sampler_->cursor().tokens,
-           place_.plan_digest, plan_.schedule_digest, plan_.memory.peak_instruction, peaks, live_.goodput()},
-          rows, memory, time);
+      const Json report = report_json({status, done_, plan_.train.steps, done_here_, guard_.history().skipped, engine_->loss_scale(),
+                                       loss_, held_out_loss, sampler_->cursor().tokens, place_.plan_digest, plan_.schedule_digest,
+                                       plan_.memory.peak_instruction, peaks, live_.goodput()},
+                                      rows, memory, time);
       fmt::print("{}", format_curve(curve_, evaluations_.curve()));
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
                  held_out_loss ? fmt::format(", held-out loss {:.4f}", *held_out_loss) : "", format_comparison(rows));

@@ -48,6 +48,8 @@ class CpuKernels : public Kernels {
     parallel_ranges(n, 8, [&](int64_t begin, int64_t end) {
       if (to_dtype == Dtype::kBf16)
         cpu::cast(from + begin, static_cast<Bf16*>(to) + begin, end - begin);
+      else if (to_dtype == Dtype::kF16)
+        cpu::cast(from + begin, static_cast<F16*>(to) + begin, end - begin);
       else
         cpu::cast(from + begin, static_cast<float*>(to) + begin, end - begin);
     });
@@ -63,6 +65,8 @@ class CpuKernels : public Kernels {
     };
     if (dtype == Dtype::kBf16)
       sum(static_cast<const Bf16*>(own));
+    else if (dtype == Dtype::kF16)
+      sum(static_cast<const F16*>(own));
     else
       sum(static_cast<const float*>(own));
   }
@@ -78,6 +82,8 @@ class CpuKernels : public Kernels {
     };
     if (dtype == Dtype::kBf16)
       sum(static_cast<Bf16*>(target));
+    else if (dtype == Dtype::kF16)
+      sum(static_cast<F16*>(target));
     else
       sum(static_cast<float*>(target));
   }

@@ -33,6 +33,7 @@
 #include "runtime/engine/progress.h"
 #include "runtime/engine/step_meter.h"
 #include "weights/frozen_source.h"
+#include "weights/manifest.h"
 
 namespace distsetup {
 
@@ -64,7 +65,9 @@ struct StepStats {
   std::optional<PreferenceNumbers> preference;  // of pairs; the same on every rank
   double own_loss = 0;                          // of it, this rank's terms
   double gradient_norm = 0;                     // global, before clipping
-  bool is_updated = true;                       // false: EngineOptions::takes_update has refused it
+  bool is_updated = true;                       // false: EngineOptions::takes_update has refused it, or is_overflow
+  double loss_scale = 0, next_loss_scale = 0;  // with fp16: of this step, and of the next; 0: there is none. loss and norm are without
+  bool is_overflow = false;                    // the scale has to fall: it is not fixed, the loss is finite and the norm is not
   double seconds = 0;
   double wait_s = 0;  // of it, blocked on collectives
   // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective; what programs
@@ -151,6 +154,10 @@ class Engine {
   // Of preference pairs: what the parameters of now make of each sequence of this rank. All ranks take part; those that are not in
   // the last stage of a pipeline return zeros.
   std::vector<float> sequence_logps(const EvaluateInput& input);
+
+  // With fp16; a checkpoint has it. A scale that is fixed by the plan stays.
+  const std::optional<LossScaleState>& loss_scale() const;
+  void set_loss_scale(const LossScaleState& state);
 
   const Schedule& schedule(Phase phase) const;  // kLoad, kStep, kEvaluate
   MemoryReport memory() const;

@@ -15,10 +15,14 @@ StoreFrozen frozen_store_of(const RankMemory& memory, Device& device, const Layo
   const auto store_values = [&device, &layout, compute, to](int64_t offset, std::span<const float> values) {
     const int64_t count = int64_t(values.size());
     CHECK(offset >= 0 && offset + count <= layout.frozen_numel, "{} + {}", offset, count);
-    if (compute != Dtype::kBf16) return device.copy_to_device(to(kFrozenBuffer, offset * 4), values.data(), count * 4);
-    std::vector<Bf16> rounded(values.size());
-    cpu::cast(values.data(), rounded.data(), count);
-    device.copy_to_device(to(kFrozenBuffer, offset * 2), rounded.data(), count * 2);
+    const auto store_rounded = [&]<class E>(E*) {
+      std::vector<E> rounded(values.size());
+      cpu::cast(values.data(), rounded.data(), count);
+      device.copy_to_device(to(kFrozenBuffer, offset * 2), rounded.data(), count * 2);
+    };
+    if (compute == Dtype::kBf16) return store_rounded(static_cast<Bf16*>(nullptr));
+    if (compute == Dtype::kF16) return store_rounded(static_cast<F16*>(nullptr));
+    device.copy_to_device(to(kFrozenBuffer, offset * 4), values.data(), count * 4);
   };
   const auto store_bytes = [&device, &layout, to](int64_t offset, std::span<const uint8_t> bytes) {
     CHECK(offset >= 0 && offset + int64_t(bytes.size()) <= layout.quantized_bytes, "{} + {}", offset, bytes.size());

@@ -149,19 +149,23 @@ void ring_attention_backward(const Call& c) {
   });
 }
 constexpr std::array kRing = {
-    NativeOp{"ring_attention_first", ring_attention<float, float>, ring_attention<Bf16, float>},
-    NativeOp{"ring_attention", ring_attention<float, float>, ring_attention<Bf16, float>},
-    NativeOp{"ring_attention_last", ring_attention<float, float>, ring_attention<Bf16, Bf16>},
-    NativeOp{"ring_attention_backward_first", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>},
-    NativeOp{"ring_attention_backward", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>},
-    NativeOp{"ring_attention_backward_last", ring_attention_backward<float, float>, ring_attention_backward<Bf16, Bf16>}};
+    NativeOp{"ring_attention_first", ring_attention<float, float>, ring_attention<Bf16, float>, ring_attention<F16, float>},
+    NativeOp{"ring_attention", ring_attention<float, float>, ring_attention<Bf16, float>, ring_attention<F16, float>},
+    NativeOp{"ring_attention_last", ring_attention<float, float>, ring_attention<Bf16, Bf16>, ring_attention<F16, F16>},
+    NativeOp{"ring_attention_backward_first", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>,
+             ring_attention_backward<F16, float>},
+    NativeOp{"ring_attention_backward", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>,
+             ring_attention_backward<F16, float>},
+    NativeOp{"ring_attention_backward_last", ring_attention_backward<float, float>, ring_attention_backward<Bf16, Bf16>,
+             ring_attention_backward<F16, F16>}};
 template <bool kSplit, bool kPacked>
 constexpr NativeOp own_op(std::string_view kernel) {
-  return {kernel, own_attention<float, kSplit, kPacked>, own_attention<Bf16, kSplit, kPacked>};
+  return {kernel, own_attention<float, kSplit, kPacked>, own_attention<Bf16, kSplit, kPacked>, own_attention<F16, kSplit, kPacked>};
 }
 template <bool kSplit, bool kPacked>
 constexpr NativeOp own_op_backward(std::string_view kernel) {
-  return {kernel, own_attention_backward<float, kSplit, kPacked>, own_attention_backward<Bf16, kSplit, kPacked>};
+  return {kernel, own_attention_backward<float, kSplit, kPacked>, own_attention_backward<Bf16, kSplit, kPacked>,
+          own_attention_backward<F16, kSplit, kPacked>};
 }
 constexpr std::array kAttention = {
     own_op<false, false>("attention"),
@@ -172,8 +176,9 @@ constexpr std::array kAttention = {
     own_op_backward<true, false>("attention_split_backward"),
     own_op_backward<false, true>("attention_packed_backward"),
     own_op_backward<true, true>("attention_split_packed_backward"),
-    NativeOp{"attention_shared", shared_attention<float>, shared_attention<Bf16>},
-    NativeOp{"attention_shared_backward", shared_attention_backward<float>, shared_attention_backward<Bf16>}};
+    NativeOp{"attention_shared", shared_attention<float>, shared_attention<Bf16>, shared_attention<F16>},
+    NativeOp{"attention_shared_backward", shared_attention_backward<float>, shared_attention_backward<Bf16>,
+             shared_attention_backward<F16>}};
 
 template <class E>
 void attend(const Call& c, E* keys, E* values, int64_t num_before) {
@@ -199,20 +204,26 @@ void attend_to_cache(const Call& call, KeyValueCache& cache, int64_t num_before)
   CHECK(x.B == 1 && x.cp == 1 && x.d <= cpu::kMostHeadSize, "{} sequences over {} ranks, heads of {}", x.B, x.cp, x.d);
   CHECK((num_before + x.T) * x.kv * x.d * size_bytes(x.compute) <= int64_t(cache.keys.size()),
         "{} tokens are more than the cache has room for", num_before + x.T);
+  const auto with = [&]<class E>(E*) {
+    attend(call, reinterpret_cast<E*>(cache.keys.data()), reinterpret_cast<E*>(cache.values.data()), num_before);
+  };
   if (x.compute == Dtype::kBf16)
-    attend(call, reinterpret_cast<Bf16*>(cache.keys.data()), reinterpret_cast<Bf16*>(cache.values.data()), num_before);
+    with(static_cast<Bf16*>(nullptr));
+  else if (x.compute == Dtype::kF16)
+    with(static_cast<F16*>(nullptr));
   else
-    attend(call, reinterpret_cast<float*>(cache.keys.data()), reinterpret_cast<float*>(cache.values.data()), num_before);
+    with(static_cast<float*>(nullptr));
 }
 
 bool needs_own_attention(const std::string& kernel, const Call& call) {
   if (kernel.starts_with("ring_")) return true;
-  return kernel.starts_with("attention") && has_own_attention(kernel, *call.attributes, call.context->S);
+  return kernel.starts_with("attention") && has_own_attention(kernel, *call.attributes, call.context->S, call.context->compute);
 }
 
 std::string bind_own_attention(const std::string& kernel, Call& call) {
   if (call.context->d > cpu::kMostHeadSize)
-    return fmt::format("attention with a window, a soft cap or over several ranks takes head sizes up to {}, this model's is {}",
+    return fmt::format("attention {} takes head sizes up to {}, this model's is {}",
+                       call.context->compute == Dtype::kF16 ? "in fp16" : "with a window, a soft cap or over several ranks",
                        cpu::kMostHeadSize, call.context->d);
   call.function = find_op(kernel.starts_with("ring_") ? std::span<const NativeOp>(kRing) : kAttention, kernel, call);
   return call.function != nullptr ? "" : "the CPU has no such kernel";

@@ -316,7 +316,7 @@ void bias_backward(const Call& c) {
 }
 
 #define DISTSETUP_ENTRY(kernel) \
-  NativeOp { #kernel, kernel < float>, kernel < Bf16> }
+  NativeOp { #kernel, kernel < float>, kernel < Bf16>, kernel < F16> }
 constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(embedding_backward),
                                DISTSETUP_ENTRY(rms_norm),
@@ -326,8 +326,8 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(qk_norm_backward),
                                DISTSETUP_ENTRY(rope),
                                DISTSETUP_ENTRY(rope_backward),
-                               NativeOp{"rope_packed", rope<float>, rope<Bf16>},
-                               NativeOp{"rope_packed_backward", rope_backward<float>, rope_backward<Bf16>},
+                               NativeOp{"rope_packed", rope<float>, rope<Bf16>, rope<F16>},
+                               NativeOp{"rope_packed_backward", rope_backward<float>, rope_backward<Bf16>, rope_backward<F16>},
                                DISTSETUP_ENTRY(swiglu),
                                DISTSETUP_ENTRY(swiglu_backward),
                                DISTSETUP_ENTRY(cross_entropy),
@@ -346,20 +346,17 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(qk_norm_wide_backward),
                                DISTSETUP_ENTRY(add)};
 #undef DISTSETUP_ENTRY
-#define DISTSETUP_ACTIVATION(name, F)                                                                          \
-  NativeOp{#name, activation<Activation::F, float>, activation<Activation::F, Bf16>}, NativeOp {               \
-#name "_backward", activation_backward < Activation::F, float>, activation_backward < Activation::F, Bf16> \
-  }
-#define DISTSETUP_GATED(name, F)                                                                     \
-  NativeOp{#name, gated<Activation::F, float>, gated<Activation::F, Bf16>}, NativeOp {               \
-#name "_backward", gated_backward < Activation::F, float>, gated_backward < Activation::F, Bf16> \
-  }
+#define DISTSETUP_OF(op, name, F) \
+  NativeOp { name, op<Activation::F, float>, op<Activation::F, Bf16>, op<Activation::F, F16> }
+#define DISTSETUP_ACTIVATION(name, F) DISTSETUP_OF(activation, #name, F), DISTSETUP_OF(activation_backward, #name "_backward", F)
+#define DISTSETUP_GATED(name, F) DISTSETUP_OF(gated, #name, F), DISTSETUP_OF(gated_backward, #name "_backward", F)
 constexpr std::array kActivations = {DISTSETUP_ACTIVATION(gelu, kGelu),     DISTSETUP_ACTIVATION(gelu_tanh, kGeluTanh),
                                      DISTSETUP_ACTIVATION(relu, kRelu),     DISTSETUP_ACTIVATION(relu2, kRelu2),
                                      DISTSETUP_ACTIVATION(silu, kSilu),     DISTSETUP_GATED(geglu, kGelu),
                                      DISTSETUP_GATED(geglu_tanh, kGeluTanh)};
 #undef DISTSETUP_GATED
 #undef DISTSETUP_ACTIVATION
+#undef DISTSETUP_OF
 
 }  // namespace
 

@@ -84,12 +84,13 @@ void logits_gradient(const Call& c) {
   });
 }
 
-constexpr std::array kTable = {NativeOp{"sequence_logps", sequence_logps, sequence_logps},
-                               NativeOp{"reference_logps", reference_logps, reference_logps},
-                               NativeOp{"dpo_sigmoid", preference<PairLoss::kSigmoid>, preference<PairLoss::kSigmoid>},
-                               NativeOp{"dpo_hinge", preference<PairLoss::kHinge>, preference<PairLoss::kHinge>},
-                               NativeOp{"dpo_ipo", preference<PairLoss::kIpo>, preference<PairLoss::kIpo>},
-                               NativeOp{"logits_gradient", logits_gradient<float>, logits_gradient<Bf16>}};
+constexpr std::array kTable = {
+    NativeOp{"sequence_logps", sequence_logps, sequence_logps, sequence_logps},
+    NativeOp{"reference_logps", reference_logps, reference_logps, reference_logps},
+    NativeOp{"dpo_sigmoid", preference<PairLoss::kSigmoid>, preference<PairLoss::kSigmoid>, preference<PairLoss::kSigmoid>},
+    NativeOp{"dpo_hinge", preference<PairLoss::kHinge>, preference<PairLoss::kHinge>, preference<PairLoss::kHinge>},
+    NativeOp{"dpo_ipo", preference<PairLoss::kIpo>, preference<PairLoss::kIpo>, preference<PairLoss::kIpo>},
+    NativeOp{"logits_gradient", logits_gradient<float>, logits_gradient<Bf16>, logits_gradient<F16>}};
 
 }  // namespace
 

@@ -15,7 +15,8 @@ namespace {
 void unpack(const uint8_t* record, const Nf4Record& of, int64_t begin, int64_t end, float* to) {
   read_nf4_blocks(record, of, begin, end, to + begin * kNf4Block);
 }
-void unpack(const uint8_t* record, const Nf4Record& of, int64_t begin, int64_t end, Bf16* to) {
+template <class E>
+void unpack(const uint8_t* record, const Nf4Record& of, int64_t begin, int64_t end, E* to) {
   std::array<float, kNf4Block> block;
   for (int64_t b = begin; b < end; ++b) {
     read_nf4_blocks(record, of, b, b + 1, block.data());
@@ -35,7 +36,7 @@ void dequantize_nf4(const Call& c) {
   }
 }
 
-constexpr std::array kTable = {NativeOp{"dequantize_nf4", dequantize_nf4<float>, dequantize_nf4<Bf16>}};
+constexpr std::array kTable = {NativeOp{"dequantize_nf4", dequantize_nf4<float>, dequantize_nf4<Bf16>, dequantize_nf4<F16>}};
 
 }  // namespace
 

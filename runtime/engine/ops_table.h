@@ -1,4 +1,4 @@
-// What the sources of the CPU's own ops share: operands by type, and tables of kernels for both compute types.
+// What the sources of the CPU's own ops share: operands by type, and tables of kernels for all compute types.
 #pragma once
 #include <span>
 #include <string>
@@ -21,12 +21,13 @@ inline Heads heads(const OpContext& x) { return {x.a, x.kv, x.d}; }
 
 struct NativeOp {
   std::string_view kernel;
-  OpFunction f32, bf16;
+  OpFunction f32, bf16, f16 = nullptr;
 };
 // nullptr: not in the table.
 inline OpFunction find_op(std::span<const NativeOp> table, std::string_view kernel, const Call& call) {
+  const Dtype compute = call.context->compute;
   for (const NativeOp& entry : table)
-    if (entry.kernel == kernel) return call.context->compute == Dtype::kBf16 ? entry.bf16 : entry.f32;
+    if (entry.kernel == kernel) return compute == Dtype::kBf16 ? entry.bf16 : compute == Dtype::kF16 ? entry.f16 : entry.f32;
   return nullptr;
 }
 

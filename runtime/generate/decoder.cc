@@ -224,6 +224,8 @@ std::span<const float> Decoder::read(std::span<const int64_t> ids) {
     if (!ids.empty()) continue;
     if (rows.logits.dtype == Dtype::kBf16)
       s.take_logits<Bf16>(rows);
+    else if (rows.logits.dtype == Dtype::kF16)
+      s.take_logits<F16>(rows);
     else
       s.take_logits<float>(rows);
   }

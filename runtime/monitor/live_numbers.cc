@@ -27,6 +27,7 @@ void LiveNumbers::step(const StepFacts& facts, const StepStats& stats, int64_t s
   numbers_.loss = stats.loss;
   numbers_.gradient_norm = stats.gradient_norm;
   numbers_.learning_rate = facts.learning_rate;
+  if (stats.loss_scale > 0) numbers_.loss_scale = stats.loss_scale;
   numbers_.step_s = facts.step_s;
   numbers_.tokens_per_s = facts.tokens_per_s();
   numbers_.wait_s = stats.wait_s;

@@ -59,6 +59,7 @@ std::string open_metrics_text(const RunNumbers& n) {
   out.gauge("distsetup_held_out_loss", "", "Loss of the held-out data at the newest evaluation.", n.held_out_loss);
   out.gauge("distsetup_learning_rate", "", "Learning rate of the newest step.", n.learning_rate);
   out.gauge("distsetup_gradient_norm", "", "Norm of the gradient before clipping.", n.gradient_norm);
+  out.gauge("distsetup_loss_scale", "", "What the loss of the newest step was multiplied by, in fp16.", n.loss_scale);
   out.gauge("distsetup_tokens_per_second", "", "Trained tokens per second over all ranks, in the newest step.", n.tokens_per_s);
   out.gauge("distsetup_step_seconds", "seconds", "Duration of the newest step.", n.step_s);
   out.gauge("distsetup_wait_seconds", "seconds", "Time of it that rank 0 waited for collectives.", n.wait_s);

@@ -14,7 +14,7 @@ namespace distsetup {
 struct RunNumbers {
   std::string model;
   int64_t step = 0, steps = 0, skipped_steps = 0, tokens = 0;
-  std::optional<double> loss, held_out_loss, learning_rate, gradient_norm;
+  std::optional<double> loss, held_out_loss, learning_rate, gradient_norm, loss_scale;
   std::optional<double> step_s, tokens_per_s, wait_s;  // of the newest step
   double predicted_step_s = 0;
   int64_t peak_bytes = 0, predicted_peak_bytes = 0;  // metered on this rank; of the plan

@@ -164,6 +164,7 @@ Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, co
                  {"goodput", end.goodput},
                  {"timed_steps", time.num_steps}};
   for (double peak : end.peaks) report["peak_allocated_bytes_by_rank"].push_back(static_cast<int64_t>(peak));
+  if (end.loss_scale) report["loss_scale"] = end.loss_scale->scale;
   if (end.held_out_loss) report["held_out_loss"] = *end.held_out_loss;
   return report;
 }
@@ -189,6 +190,12 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
   text += fmt::format("  train       {} steps, learning rate {:g} to {:g} ({}), warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
                       plan.train.learning_rate, plan.train.min_learning_rate, name(plan.train.lr_schedule), plan.train.warmup_steps,
                       plan.train.grad_clip, plan.train.seed);
+  if (plan.precision.compute == Dtype::kF16) {
+    const LossScalePlan& s = plan.precision.loss_scale;
+    text += s.fixed > 0 ? fmt::format("  loss scale  {}\n", s.fixed)
+                        : fmt::format("  loss scale  2^{} at first, doubled after {} steps, halved after {} overflows, at least {}\n",
+                                      s.initial_power, s.window, s.hysteresis, s.minimum);
+  }
   if (learns_preferences(plan.train)) {
     const PreferencePlan& p = plan.train.preference;
     text += fmt::format("  preferences loss {}, beta {:g}, label smoothing {:g}, reference {}\n", p.loss, p.beta, p.label_smoothing,

@@ -50,6 +50,7 @@ Json comparison_json(const std::vector<Comparison>& rows);
 struct FinishedRun {
   std::string status;  // "completed", "stopped"
   int64_t step = 0, steps = 0, steps_here = 0, skipped_steps = 0;
+  std::optional<LossScaleState> loss_scale;
   double loss = 0;
   std::optional<double> held_out_loss;
   int64_t tokens = 0;

@@ -112,9 +112,16 @@ const StepGuard::Judgement& StepGuard::judge(double loss, double gradient_norm) 
   return last_;
 }
 
+const StepGuard::Judgement& StepGuard::overflow(const StepStats& stats) {
+  const std::string next = stats.next_loss_scale < stats.loss_scale ? fmt::format(", the next is {:g}", stats.next_loss_scale) : "";
+  last_ = {Answer::kSkip, fmt::format("the gradient overflows fp16 at loss scale {:g}{}", stats.loss_scale, next), 0};
+  ++history_.skipped;
+  return last_;
+}
+
 std::string origin_of_nan(Communicator& communicator, const StepStats& stats, const std::vector<int64_t>& rows, const Layout& layout,
                           const Coordinates& place, std::span<const float> gradient) {
-  if (std::isfinite(stats.loss) && std::isfinite(stats.gradient_norm)) return "";
+  if (stats.is_overflow || (std::isfinite(stats.loss) && std::isfinite(stats.gradient_norm))) return "";
   std::vector<int64_t> own;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(own), [](int64_t row) { return row >= 0; });
   const std::string losses = losses_text(communicator, stats, own);

@@ -30,6 +30,8 @@ class StepGuard {
   const LossHistory& history() const { return history_; }
   // Of the next step, once.
   const Judgement& judge(double loss, double gradient_norm);
+  // Of the next step, in place of judge(): the loss scale is too large. What a loss that was taken counts for stays as it is.
+  const Judgement& overflow(const StepStats& stats);
   const Judgement& last() const { return last_; }
 
  private:

@@ -37,6 +37,7 @@ Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::
                {"wait_s", stats.wait_s}};
   if (std::isfinite(stats.loss)) line["loss"] = stats.loss;
   if (std::isfinite(stats.gradient_norm)) line["gradient_norm"] = stats.gradient_norm;
+  if (stats.loss_scale > 0) line["loss_scale"] = stats.loss_scale;
   if (judgement.usual > 0) line["spike"] = judgement.usual;
   if (!stats.is_updated) line["skipped"] = judgement.why;
   if (stats.preference && std::isfinite(stats.loss)) add_preference_metrics(*stats.preference, line);
@@ -61,14 +62,15 @@ std::string step_text(const StepFacts& facts, const StepStats& stats, const Plan
   const std::string left = run.left_s > 0 ? fmt::format("{} left", format_duration(run.left_s)) : "";
   const std::string took = fmt::format("{} (predicted {})", format_duration(facts.step_s), format_duration(plan.time.step_s));
   const std::string rate = fmt::format("lr {:.2e}", facts.learning_rate), norm = fmt::format("grad norm {:.3f}", stats.gradient_norm);
+  const std::string scale = stats.loss_scale > 0 ? fmt::format("scale {:g}", stats.loss_scale) : "";
   if (columns == 0) {
-    return fmt::format("step {:>6}  loss {:.4f}{}  {}  {}  {}  {}{}\n", facts.step, stats.loss, preference, rate, norm, speed, took,
-                       left.empty() ? "" : "  " + left);
+    return fmt::format("step {:>6}  loss {:.4f}{}  {}  {}{}  {}  {}{}\n", facts.step, stats.loss, preference, rate, norm,
+                       scale.empty() ? "" : "  " + scale, speed, took, left.empty() ? "" : "  " + left);
   }
   const std::string memory = run.peak_bytes > 0 ? memory_text(run.peak_bytes, plan.memory.peak_allocated_bytes) : "";
   std::string line = fmt::format("step {}/{}  loss {:.4f}", facts.step, plan.train.steps, stats.loss);
   line.resize(std::min(line.size(), static_cast<size_t>(columns)));
-  for (const std::string& part : {speed, left, memory, fmt::format("goodput {:.0f} %", 100 * run.goodput), took, norm, rate}) {
+  for (const std::string& part : {speed, left, memory, fmt::format("goodput {:.0f} %", 100 * run.goodput), took, norm, scale, rate}) {
     if (!part.empty() && line.size() + 2 + part.size() <= static_cast<size_t>(columns)) line += "  " + part;
   }
   if (line.size() + preference.size() <= static_cast<size_t>(columns)) line += preference;

@@ -126,8 +126,19 @@ Diagnostics check_bundled(const Plan& p) {
   const int64_t tokens = p.micro_batch * sequences_per_sample(p) * p.train.sequence_length / m.cp;
   require(tokens % m.tp == 0, code::kMeshInvalid,
           fmt::format("tp {} does not divide the {} tokens of a micro-batch{}", m.tp, tokens, m.cp > 1 ? " on a rank" : ""));
-  require(p.precision.compute == Dtype::kF32 || p.precision.compute == Dtype::kBf16, code::kUnsupportedFeature,
-          fmt::format("the native trainer computes in fp32 or bf16, not {}", name(p.precision.compute)));
+  const Dtype compute = p.precision.compute;
+  require(compute == Dtype::kF32 || compute == Dtype::kBf16 || compute == Dtype::kF16, code::kUnsupportedFeature,
+          fmt::format("the native trainer computes in fp32, bf16 or fp16, not {}", name(compute)));
+  const LossScalePlan& scale = p.precision.loss_scale;
+  require(
+      compute != Dtype::kF16 || (scale.fixed >= 0 && scale.initial_power >= 0 && scale.initial_power <= 60 && scale.window >= 1 &&
+                                 scale.hysteresis >= 1 && scale.minimum >= 1),
+      code::kOutOfRange,
+      fmt::format("loss scale {}, initial power {}, window {}, hysteresis {}, minimum {}: expected 0 or more, 0 to 60, and 1 or more",
+                  scale.fixed, scale.initial_power, scale.window, scale.hysteresis, scale.minimum));
+  require(compute != Dtype::kF16 || scale.fixed > 0 || scale.minimum <= int64_t{1} << scale.initial_power, code::kConflict,
+          fmt::format("the loss scale begins at 2^{} and is never below {}", scale.initial_power, scale.minimum),
+          "a larger initial_scale_power, or a smaller min_loss_scale");
   require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy, tuning_of(p.train)), code::kConflict,
           fmt::format("the dropped tensors are not those of recompute {}", name(p.recompute.policy)));
   require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");

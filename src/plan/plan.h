@@ -112,8 +112,19 @@ struct OffloadPlan {
   bool operator==(const OffloadPlan&) const = default;
 };
 
+// With fp16: what the loss, and so every gradient, is multiplied by (runtime/optim/loss_scale.h). The defaults are DeepSpeed's.
+struct LossScalePlan {
+  int64_t fixed = 0;  // 0: it is found while training
+  int64_t initial_power = 16;
+  int64_t window = 1000;   // steps without overflow until it doubles
+  int64_t hysteresis = 2;  // overflows until it is halved
+  int64_t minimum = 1;
+  bool operator==(const LossScalePlan&) const = default;
+};
+
 struct PrecisionPlan {
   Dtype compute = Dtype::kBf16;
+  LossScalePlan loss_scale;
   Dtype reduce = Dtype::kF32;  // sums of gradients are always formed in fp32; the wire carries `compute`
   Dtype master = Dtype::kF32;
   Dtype optimizer_state = Dtype::kF32;

@@ -157,6 +157,13 @@ void visit(V& v, OffloadPlan& o) {
 template <class V>
 void visit(V& v, PrecisionPlan& p) {
   v("compute", p.compute);
+  if (p.compute == Dtype::kF16) {
+    v("loss_scale", p.loss_scale.fixed);
+    v("initial_scale_power", p.loss_scale.initial_power);
+    v("loss_scale_window", p.loss_scale.window);
+    v("hysteresis", p.loss_scale.hysteresis);
+    v("min_loss_scale", p.loss_scale.minimum);
+  }
   v("reduce", p.reduce);
   v("master", p.master);
   v("optimizer_state", p.optimizer_state);

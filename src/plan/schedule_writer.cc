@@ -13,7 +13,7 @@ ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage) : plan_
   s_.programs = native_programs(plan.model, split, tuning_of(plan.train));
   s_.layout = cached_layout(s_.programs, plan, stage);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split);
-  s_.compute = plan.precision.compute == Dtype::kBf16 ? Dtype::kBf16 : Dtype::kF32;
+  s_.compute = plan.precision.compute;
   s_.deterministic = plan.train.deterministic;
   s_.is_packed = split.packed;
   derive_variants();

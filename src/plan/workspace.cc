@@ -3,7 +3,8 @@
 //         scores of query block by key block, row maxima and sums, an fp32 output block; in bf16 the scores again, rounded.
 //         fp32 GEMMs take nothing that the allocator sees. bf16 GEMMs take oneDNN scratch (brgemm: packed operands, fp32
 //         accumulators): the bounds here were fitted to 1,843 shapes metered on AVX-512 with libtorch 2.11 and one thread, and
-//         lie above every one of them, mostly within 64 KiB. More threads take about as many times more.
+//         lie above every one of them, mostly within 64 KiB. More threads take about as many times more. fp16 products are fp32's of
+//         operands that are widened first, attention in fp16 is a kernel of our own.
 //   cuda: cuBLAS keeps its workspace from the first product on, 32 MiB on Hopper and later (aten/src/ATen/cuda/
 //         CublasHandlePool.cpp; 8,519,680 bytes before, here counted alike): beside whatever else runs. Attention returns fresh
 //         tensors, which are copied into the arena; with fewer kv heads dk and dv are first made for every head. In bf16 the
@@ -68,6 +69,15 @@ int64_t cpu_columns_bf16(const Step& step) {
   return step.kernel == "columns_add" ? cpu_gemm_bf16(rows, w[0], w[1]) : cpu_gemm_bf16(rows, w[1], w[0]);
 }
 
+// In fp16 both operands and the result of a product are widened (runtime/engine/ops_aten.cc).
+int64_t cpu_product_f16(const Step& step) {
+  const bool is_columns = step.kernel.starts_with("columns"), is_dw = step.kernel.ends_with("_dw");
+  if (!is_columns && !step.kernel.starts_with("linear")) return 0;
+  const int64_t rows = step.reads[0].shape[0];
+  const std::vector<int64_t>& w = is_dw ? step.writes[0].shape : step.reads[1].shape;
+  return (rows * w[0] + rows * w[1] + w[0] * w[1]) * size_bytes(Dtype::kF32);
+}
+
 // Newton-Schulz of the matrices of a unit, whose products have one side for rows and columns.
 int64_t cpu_orthogonalize(const Step& step, const Schedule& schedule) {
   int64_t most = 0;
@@ -84,11 +94,14 @@ int64_t cpu_orthogonalize(const Step& step, const Schedule& schedule) {
 
 int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
   const bool bf16 = schedule.compute == Dtype::kBf16;
-  if (step.program_op != nullptr && has_own_attention(step.kernel, step.program_op->attributes, schedule.symbols.at("S"))) return 0;
+  if (step.program_op != nullptr &&
+      has_own_attention(step.kernel, step.program_op->attributes, schedule.symbols.at("S"), schedule.compute))
+    return 0;
   if (step.kernel == name(InstructionOp::kOrthogonalize)) return cpu_orthogonalize(step, schedule);
   if (step.kernel.starts_with("attention"))
     return step.kernel.ends_with("_backward") ? cpu_attention_backward(schedule.symbols, bf16)
                                               : cpu_attention_forward(schedule.symbols, bf16);
+  if (schedule.compute == Dtype::kF16) return cpu_product_f16(step);
   if (bf16 && step.kernel.starts_with("columns")) return cpu_columns_bf16(step);
   if (!bf16 || !step.kernel.starts_with("linear")) return 0;
   const std::vector<int64_t>&in = step.reads[0].shape, &out = step.writes[0].shape;
@@ -117,7 +130,7 @@ int64_t cuda_attention(const Symbols& s, bool bf16, std::string_view kernel, boo
 
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return cpu_workspace(step, schedule);
-  const bool attention = step.kernel.starts_with("attention"), bf16 = schedule.compute == Dtype::kBf16;
+  const bool attention = step.kernel.starts_with("attention"), bf16 = schedule.compute != Dtype::kF32;
   return kCublasWorkspaceBytes + (attention ? cuda_attention(schedule.symbols, bf16, step.kernel, schedule.deterministic) : 0);
 }
 

@@ -7,10 +7,11 @@
 
 namespace distsetup {
 
-// On CPU, attention with a window shorter than the sequence or with a soft cap, or of a rank's own queries with the keys of all, is a
-// kernel of our own, which takes nothing.
-inline bool has_own_attention(std::string_view kernel, const OpAttributes& a, int64_t sequence_length) {
-  return kernel.starts_with("attention_shared") || a.soft_cap > 0 || (a.window > 0 && a.window < sequence_length);
+// On CPU, attention with a window shorter than the sequence or with a soft cap, of a rank's own queries with the keys of all, or in
+// fp16 is a kernel of our own, which takes nothing.
+inline bool has_own_attention(std::string_view kernel, const OpAttributes& a, int64_t sequence_length, Dtype compute) {
+  const bool is_plain = a.soft_cap == 0 && (a.window == 0 || a.window >= sequence_length);
+  return kernel.starts_with("attention_shared") || (kernel.starts_with("attention") && (compute == Dtype::kF16 || !is_plain));
 }
 
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator);

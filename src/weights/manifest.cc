@@ -212,6 +212,8 @@ Json to_json(const CheckpointMetadata& metadata) {
   const LossHistory& losses = metadata.losses;
   if (losses != LossHistory{})
     json["losses"] = {{"recent", losses.recent}, {"skipped", losses.skipped}, {"skipped_in_a_row", losses.skipped_in_a_row}};
+  if (const auto& scale = metadata.loss_scale)
+    json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}, {"overflows_left", scale->overflows_left}};
   if (metadata.held_out) {
     json["held_out"] = {{"best", metadata.held_out->best}, {"num_worse", metadata.held_out->num_worse}};
     if (metadata.held_out_loss) json["held_out"]["loss"] = *metadata.held_out_loss;
@@ -247,8 +249,8 @@ Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::
   return read<CheckpointMetadata>(text, path, [](const Json& json) {
     read_format(json);
     const auto has = [&json](const char* key) { return json.is_object() && json.contains(key); };
-    const bool has_frozen = has("frozen"), has_losses = has("losses"), has_held_out = has("held_out");
-    expect_keys(json, 7u + (has_frozen ? 1 : 0) + (has_losses ? 1 : 0) + (has_held_out ? 1 : 0), "the metadata");
+    const bool has_frozen = has("frozen"), has_losses = has("losses"), has_held_out = has("held_out"), has_scale = has("loss_scale");
+    expect_keys(json, 7u + (has_frozen ? 1 : 0) + (has_losses ? 1 : 0) + (has_held_out ? 1 : 0) + (has_scale ? 1 : 0), "the metadata");
     const Json& data = member(json, "data");
     expect_keys(data, 5, "'data'");
     CheckpointMetadata metadata;
@@ -260,6 +262,12 @@ Result<CheckpointMetadata> metadata_from_json(std::string_view text, const std::
     metadata.data_digest = text_of(data, "digest");
     if (has_frozen) metadata.frozen_digest = text_of(member(json, "frozen"), "digest");
     if (has_losses) metadata.losses = read_losses(member(json, "losses"));
+    if (has_scale) {
+      const Json& scale = member(json, "loss_scale");
+      expect_keys(scale, 3, "'loss_scale'");
+      metadata.loss_scale = {number(scale, "scale"), count(scale, "good_steps"), count(scale, "overflows_left")};
+      if (!(metadata.loss_scale->scale > 0)) throw Malformed("the loss scale is not above 0");
+    }
     if (has_held_out) {
       const Json& held_out = member(json, "held_out");
       const bool has_loss = held_out.is_object() && held_out.contains("loss");

@@ -8,8 +8,9 @@
 //                  is still read, they lie in one file and their names end in "suffix".
 //   metadata.json  step, tokens, loss, learning rate, data cursor, seed: what is not a tensor; where parameters are frozen, and so in
 //                  no file, "frozen": {"digest"} of their values; where steps were skipped or spikes are watched for, "losses":
-//                  {"recent", "skipped", "skipped_in_a_row"}; where held-out data were evaluated, "held_out": {"best", "num_worse"},
-//                  and "loss" where it was at this step.
+//                  {"recent", "skipped", "skipped_in_a_row"}; of a run in fp16 "loss_scale": {"scale", "good_steps",
+//                  "overflows_left"}; where held-out data were evaluated, "held_out": {"best", "num_worse"}, and "loss" where it was
+//                  at this step.
 //   COMMIT         {"format": 2, "step", "files": {name: {"bytes", "sha256"}}} of every other file; written last. Without it, or
 //                  when a file differs from it, the directory is no checkpoint.
 // Reading is strict: unknown and missing keys, wrong types and boxes outside their shape are errors.
@@ -68,6 +69,14 @@ struct LossHistory {
   bool operator==(const LossHistory&) const = default;
 };
 
+// The loss scale of a run in fp16 (runtime/optim/loss_scale.h).
+struct LossScaleState {
+  double scale = 1;
+  int64_t good_steps = 0;      // since it changed, or the last overflow
+  int64_t overflows_left = 1;  // until it is halved
+  bool operator==(const LossScaleState&) const = default;
+};
+
 // What evaluations have found so far.
 struct HeldOutRecord {
   double best = 0;        // smallest loss
@@ -85,8 +94,9 @@ struct CheckpointMetadata {
   std::string data_digest;    // Corpus::digest
   std::string frozen_digest;  // of the parameters that are frozen, and not in the checkpoint; "": there are none
   LossHistory losses;
-  std::optional<HeldOutRecord> held_out;  // nullopt: nothing was evaluated yet
-  std::optional<double> held_out_loss;    // of these parameters; nullopt: they were not evaluated, or it is not finite
+  std::optional<LossScaleState> loss_scale = std::nullopt;  // nullopt: the run has none
+  std::optional<HeldOutRecord> held_out;                    // nullopt: nothing was evaluated yet
+  std::optional<double> held_out_loss;  // of these parameters; nullopt: they were not evaluated, or it is not finite
   bool operator==(const CheckpointMetadata&) const = default;
 };
 

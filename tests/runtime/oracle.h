@@ -19,6 +19,7 @@ using tiny::Batch;
 struct Model {
   const Geometry geometry;
   const Layout layout;
+  at::ScalarType compute = at::kFloat;          // of products and what they read; norms and the loss are in fp32
   std::vector<std::vector<Tensor>> parameters;  // per unit, in layout order; leaves
 
   Model(const Geometry& g, const std::vector<std::vector<float>>& units) : geometry(g), layout(make_layout(g, {})) {
@@ -35,12 +36,15 @@ struct Model {
   Tensor parameter(size_t unit, const std::string& suffix) const {
     const auto& list = layout.units[unit].parameters;
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].name.ends_with(suffix)) return parameters[unit][i];
+      if (list[i].name.ends_with(suffix)) return parameters[unit][i].to(compute);
     }
     throw std::logic_error("no parameter " + suffix);
   }
 
-  Tensor norm(const Tensor& x, const Tensor& w) const { return x * (x.pow(2).mean(-1, true) + geometry.norm_epsilon).rsqrt() * w; }
+  Tensor norm(const Tensor& row, const Tensor& w) const {
+    const Tensor x = row.to(at::kFloat);
+    return (x * (x.pow(2).mean(-1, true) + geometry.norm_epsilon).rsqrt() * w).to(compute);
+  }
 
   Tensor rope(const Tensor& x_BSHD) const {
     const int64_t S = x_BSHD.size(1), D = x_BSHD.size(3);
@@ -49,7 +53,7 @@ struct Model {
     const Tensor angle = (position * frequency).unsqueeze(1);  // S, 1, D / 2
     const Tensor c = angle.cos().to(at::kFloat), s = angle.sin().to(at::kFloat), a = x_BSHD.narrow(3, 0, D / 2),
                  b = x_BSHD.narrow(3, D / 2, D / 2);
-    return at::cat({a * c - b * s, b * c + a * s}, 3);
+    return at::cat({a * c - b * s, b * c + a * s}, 3).to(compute);
   }
 
   Tensor block(size_t u, const Tensor& x) const {
@@ -95,8 +99,8 @@ struct Model {
   }
 
   Tensor loss(const Batch& batch, int64_t S) const {
-    return at::cross_entropy_loss(logits(batch, S).reshape({-1, geometry.vocabulary}), tokens(batch.targets, S).reshape({-1}), {},
-                                  at::Reduction::Sum, -1) /
+    return at::cross_entropy_loss(logits(batch, S).to(at::kFloat).reshape({-1, geometry.vocabulary}),
+                                  tokens(batch.targets, S).reshape({-1}), {}, at::Reduction::Sum, -1) /
            double(batch.valid);
   }
 
@@ -129,6 +133,10 @@ struct Model {
   std::pair<double, double> step(const Batch& batch, const Plan& plan, int64_t number, double rate, Moments& moments) {
     std::vector<std::vector<float>> g;
     const double value = gradients(batch, plan.train.sequence_length, g);
+    return {value, update(g, plan, number, rate, moments)};
+  }
+  // The same with gradients that are there. Returns their norm.
+  double update(const std::vector<std::vector<float>>& g, const Plan& plan, int64_t number, double rate, Moments& moments) {
     double squares = 0;
     for (const auto& unit : g) {
       for (const float e : unit) squares += double(e) * e;
@@ -155,7 +163,7 @@ struct Model {
         }
       }
     }
-    return {value, norm};
+    return norm;
   }
 };
 

@@ -76,8 +76,8 @@ TEST_CASE("cuda: preference pairs as on the CPU", "[cuda_kernels]") {
                    true, gpu.coefficients.data(), gpu.numbers.data(), gpu.policy.data(), nullptr);
   call("logits_gradient", {{z.data(), {T, s.V}, Dtype::kF32}, targets, all_stats, {cpu.coefficients.data(), {s.B}, Dtype::kF64}},
        {{cpu.dz.data(), {T, s.V}, Dtype::kF32}});
-  cuda::logits_gradient(false, gpu.dz.data(), target.data(), stats.data(), 1, gpu.coefficients.data(), s.B, gpu.dz.data(), T, s.V,
-                        {0, s.V}, {}, nullptr);
+  cuda::logits_gradient(cuda::Element::kF32, gpu.dz.data(), target.data(), stats.data(), 1, gpu.coefficients.data(), s.B,
+                        gpu.dz.data(), T, s.V, {0, s.V}, {}, nullptr);
   call("reference_logps", {{cpu.logps.data(), {s.ranks * s.B, 2}, Dtype::kF64}}, {{cpu.reference.data(), {s.B}, Dtype::kF32}});
   cuda::reference_logps(gpu.logps.data(), s.B, s.ranks, gpu.reference.data(), nullptr);
   CHECK(cpu.reference == cpu.policy);

@@ -18,7 +18,13 @@ namespace distsetup {
 namespace {
 
 template <class E>
-constexpr double kClose = kIsBf16<E> ? 8e-3 : 1e-6;  // bf16: one unit in the last of 8 bits
+constexpr double kClose = kIsBf16<E>    ? 8e-3
+                          : kIs16Bit<E> ? 1.1e-3
+                                        : 1e-6;  // one unit in the last of 8 bits, and of 11
+template <class E>
+constexpr Dtype kDtype = kIsBf16<E>    ? Dtype::kBf16
+                         : kIs16Bit<E> ? Dtype::kF16
+                                       : Dtype::kF32;
 
 template <class E>
 std::vector<E> not_numbers(int64_t n) {
@@ -33,10 +39,7 @@ bool same_bits(const std::vector<E>& a, const std::vector<E>& b) {
 
 template <class E>
 Argument operand(std::vector<E>& values, std::vector<int64_t> shape) {
-  const Dtype dtype = kIsBf16<E>                   ? Dtype::kBf16
-                      : std::is_same_v<E, int64_t> ? Dtype::kI64
-                      : std::is_same_v<E, double>  ? Dtype::kF64
-                                                   : Dtype::kF32;
+  const Dtype dtype = std::is_same_v<E, int64_t> ? Dtype::kI64 : std::is_same_v<E, double> ? Dtype::kF64 : kDtype<E>;
   const Argument a{values.data(), std::move(shape), dtype};
   REQUIRE(numel(a) == int64_t(values.size()));
   return a;
@@ -45,7 +48,7 @@ template <class E>
 OpContext rank_of(int tp, int tp_index, int64_t vocabulary, int64_t S = 1) {
   OpContext x;
   x.S = S;
-  x.compute = kIsBf16<E> ? Dtype::kBf16 : Dtype::kF32;
+  x.compute = kDtype<E>;
   x.tp = tp, x.tp_index = tp_index, x.vocabulary = vocabulary;
   return x;
 }
@@ -67,7 +70,7 @@ struct Shares {
 };
 Shares any_shares() { return GENERATE(Shares{2, 64}, Shares{2, 257}, Shares{3, 257}, Shares{4, 257}, Shares{4, 5}, Shares{4, 1100}); }
 
-TEMPLATE_TEST_CASE("shared: looked-up rows add up to the whole embedding, its gradient falls apart", "[shared]", float, Bf16) {
+TEMPLATE_TEST_CASE("shared: looked-up rows add up to the whole embedding, its gradient falls apart", "[shared]", float, Bf16, F16) {
   const Shares s = any_shares();
   const bool accumulate = GENERATE(true, false);
   const int64_t T = 90, H = 70, V = s.vocabulary, rows = s.rows();
@@ -100,7 +103,7 @@ TEMPLATE_TEST_CASE("shared: looked-up rows add up to the whole embedding, its gr
   CHECK(same_bits(together, g));
 }
 
-TEMPLATE_TEST_CASE("shared: each rank adds the positions of its own tokens", "[shared]", float, Bf16) {
+TEMPLATE_TEST_CASE("shared: each rank adds the positions of its own tokens", "[shared]", float, Bf16, F16) {
   const int tp = GENERATE(2, 3, 4);
   const bool accumulate = GENERATE(true, false);
   const int64_t T = 36, S = 9, P = 12, H = 37, own = T / tp;  // parts begin and end within sequences
@@ -163,7 +166,8 @@ SharedLoss<E> shared_loss(const Shares& s, const OpAttributes& attributes, const
   return result;
 }
 
-TEMPLATE_TEST_CASE("shared: loss and gradient of logits whose columns ranks share are those of whole rows", "[shared]", float, Bf16) {
+TEMPLATE_TEST_CASE("shared: loss and gradient of logits whose columns ranks share are those of whole rows", "[shared]", float, Bf16,
+                   F16) {
   const Shares s = any_shares();
   OpAttributes attributes;
   const int kind = GENERATE(0, 1, 2, 3);
@@ -173,7 +177,7 @@ TEMPLATE_TEST_CASE("shared: loss and gradient of logits whose columns ranks shar
   const int64_t T = 160, V = s.vocabulary, columns = s.rows();
   const double scale = 1.0 / 37, before = 1.5;
   auto z = random_values<TestType>(T * V, 1, 3);
-  for (int64_t j = 0; j < V; ++j) from_float(to_float(z[2 * V + j]) * 1e4f, &z[2 * V + j]);  // exp of it overflows
+  for (int64_t j = 0; j < V; ++j) from_float(to_float(z[2 * V + j]) * 1e3f, &z[2 * V + j]);  // exp of it overflows
   std::vector<int64_t> targets;
   for (int64_t t = 0; t < T; ++t) targets.push_back(t % 5 == 3 ? -1 : (t * columns + t / 3) % V);
   targets[0] = V - 1, targets[2] = columns - 1;
@@ -214,7 +218,7 @@ TEST_CASE("shared: a logit that is not a number reaches every rank's loss", "[sh
   }
 }
 
-TEMPLATE_TEST_CASE("shared: partial sums are added in the order of ranks and rounded once", "[shared]", float, Bf16) {
+TEMPLATE_TEST_CASE("shared: partial sums are added in the order of ranks and rounded once", "[shared]", float, Bf16, F16) {
   const int64_t size = GENERATE(1, 2, 3, 4), n = 70001;  // several threads take parts
   const auto parts = random_values<TestType>(size * n, 1), addend = random_values<TestType>(n, 2);
   set_compute_threads(GENERATE(1, 3));
@@ -234,13 +238,13 @@ TEMPLATE_TEST_CASE("shared: partial sums are added in the order of ranks and rou
         received.insert(received.end(), parts.begin() + p * n, parts.begin() + (p + 1) * n);
       }
       auto target = not_numbers<TestType>(n), over_own = own, over_addend = addend;
-      const Dtype dtype = kIsBf16<TestType> ? Dtype::kBf16 : Dtype::kF32;
+      const Dtype dtype = kDtype<TestType>;
       const auto sum = [&](const TestType* mine, const TestType* more, TestType* to) {
         cpu_kernels().sum_partials(mine, size > 1 ? received.data() : nullptr, more, to, dtype, size, index, n);
       };
       sum(own.data(), has_addend ? addend.data() : nullptr, target.data());
       sum(over_own.data(), has_addend ? addend.data() : nullptr, over_own.data());
-      CHECK(difference(target, expected) < (kIsBf16<TestType> ? 4e-3 : 1e-6));
+      CHECK(difference(target, expected) < (kIs16Bit<TestType> ? 4e-3 : 1e-6));
       CHECK(same_bits(over_own, target));
       if (has_addend) sum(own.data(), over_addend.data(), over_addend.data());
       if (has_addend) CHECK(same_bits(over_addend, target));

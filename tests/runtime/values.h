@@ -1,4 +1,4 @@
-// Operands for tests of kernels: random values in fp32 and bf16, and how far two results are apart.
+// Operands for tests of kernels: random values in fp32, bf16 and fp16, and how far two results are apart.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -14,6 +14,8 @@ namespace distsetup {
 
 template <class E>
 constexpr bool kIsBf16 = std::is_same_v<E, Bf16>;
+template <class E>
+constexpr bool kIs16Bit = sizeof(E) == 2;
 
 template <class E>
 std::vector<E> random_values(int64_t n, unsigned seed, float scale = 1) {

@@ -33,6 +33,24 @@ inline __nv_bfloat16 __float2bfloat16_rn(float v) {
   if ((u & 0x7fffffffu) > 0x7f800000u) return {0x7fff};
   return {uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
 }
+struct __half {
+  uint16_t bits;
+};
+inline float __half2float(__half v) {
+  const int exponent = (v.bits >> 10) & 31, mantissa = v.bits & 1023;
+  const float sign = (v.bits >> 15) != 0 ? -1.0f : 1.0f;
+  if (exponent == 31) return mantissa != 0 ? std::nanf("") : sign * HUGE_VALF;
+  return sign * (exponent == 0 ? std::ldexp(float(mantissa), -24) : std::ldexp(float(1024 + mantissa), exponent - 25));
+}
+inline __half __float2half_rn(float v) {
+  const auto sign = uint16_t(std::signbit(v) ? 0x8000 : 0);
+  if (std::isnan(v)) return {0x7fff};
+  const float magnitude = std::fabs(v);
+  if (magnitude >= 65520.0f) return {uint16_t(sign | 0x7c00)};
+  if (magnitude < 0x1p-14f) return {uint16_t(sign | uint16_t(std::nearbyint(std::ldexp(magnitude, 24))))};
+  const int exponent = std::ilogb(magnitude);
+  return {uint16_t(sign | uint16_t((exponent + 14) * 1024 + int(std::nearbyint(std::ldexp(magnitude, 10 - exponent)))))};
+}
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float rsqrtf(float v) { return 1.0f / std::sqrt(v); }

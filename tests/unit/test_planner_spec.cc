@@ -106,16 +106,18 @@ TEST_CASE("recompute and precision: every dialect's spelling") {
   CHECK(code_of("precision", "half") == code::kAmbiguousSpelling);
 }
 
-TEST_CASE("regression 34: fp16 is refused by name, there is no loss scaler") {
+TEST_CASE("regression 34: fp16 comes with a loss scale, fp8 is refused by name") {
   for (const char* text : {"fp16", "FP16", "16-mixed", "float16"}) {
     Spec spec;
-    const Diagnostics d = set_flag(spec, "mixed_precision", std::string_view(text), {"command line", 0, 0});
-    CHECK(d.empty());  // other trainers have one
-    const Diagnostics refused = refuse_not_native(spec);
-    REQUIRE(refused.size() == 1);
-    CHECK(refused.front().code == code::kUnsupportedFeature);
-    CHECK(refused.front().message.find("loss scaler") != std::string::npos);
+    CHECK(set_flag(spec, "mixed_precision", std::string_view(text), {"command line", 0, 0}).empty());
+    CHECK(spec.text("precision.compute") == "fp16");
+    CHECK(refuse_not_native(spec).empty());
   }
+  Spec eight;
+  CHECK(set_flag(eight, "precision", std::string_view("fp8"), {"command line", 0, 0}).empty());
+  const Diagnostics refused = refuse_not_native(eight);
+  REQUIRE(refused.size() == 1);
+  CHECK(refused.front().code == code::kUnsupportedFeature);
   Spec spec;
   CHECK(set_flag(spec, "--fp16", std::string_view("false"), {}).empty());
   CHECK(spec.settings.empty());

@@ -50,7 +50,8 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
   CHECK(resolved({{"model", "olmo2_7b"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == "fsdp2");  // its norms go over all heads
   CHECK(first_error(resolved({{"model", "olmo2_7b"}, {"tp", "2"}, {"trainer", "native"}}).diagnostics).find("all heads") !=
         std::string::npos);
-  CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp16"}})->trainer.name == "deepspeed");
+  CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp16"}})->trainer.name == kNative);
+  CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp8"}})->trainer.name == "fsdp2");
   // Asked for by name it is refused, and so is what is wrong for every trainer.
   CHECK_FALSE(resolved({{"model", "mixtral_8x7b"}, {"trainer", "native"}}).ok());
   CHECK_FALSE(resolved({{"model", "mixtral_8x7b"}, {"launch-target", "native"}}).ok());

@@ -108,15 +108,16 @@ DISTSETUP_KERNEL void add(const E* a, const E* b, E* c, int64_t n) {
   template void activation_backward<F, E>(const E*, const E*, E*, int64_t); \
   template void gated_activation<F, E>(const E*, E*, int64_t, int64_t);     \
   template void gated_activation_backward<F, E>(const E*, const E*, E*, int64_t, int64_t);
-#define DISTSETUP_INSTANTIATE_BOTH(F) DISTSETUP_INSTANTIATE(F, float) DISTSETUP_INSTANTIATE(F, Bf16)
-DISTSETUP_INSTANTIATE_BOTH(Activation::kGelu)
-DISTSETUP_INSTANTIATE_BOTH(Activation::kGeluTanh)
-DISTSETUP_INSTANTIATE_BOTH(Activation::kRelu)
-DISTSETUP_INSTANTIATE_BOTH(Activation::kRelu2)
-DISTSETUP_INSTANTIATE_BOTH(Activation::kSilu)
-#undef DISTSETUP_INSTANTIATE_BOTH
+#define DISTSETUP_INSTANTIATE_ALL(F) DISTSETUP_INSTANTIATE(F, float) DISTSETUP_INSTANTIATE(F, Bf16) DISTSETUP_INSTANTIATE(F, F16)
+DISTSETUP_INSTANTIATE_ALL(Activation::kGelu)
+DISTSETUP_INSTANTIATE_ALL(Activation::kGeluTanh)
+DISTSETUP_INSTANTIATE_ALL(Activation::kRelu)
+DISTSETUP_INSTANTIATE_ALL(Activation::kRelu2)
+DISTSETUP_INSTANTIATE_ALL(Activation::kSilu)
+#undef DISTSETUP_INSTANTIATE_ALL
 #undef DISTSETUP_INSTANTIATE
 template void add(const float*, const float*, float*, int64_t);
 template void add(const Bf16*, const Bf16*, Bf16*, int64_t);
+template void add(const F16*, const F16*, F16*, int64_t);
 
 }  // namespace distsetup::cpu

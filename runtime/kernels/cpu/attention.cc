@@ -188,6 +188,8 @@ DISTSETUP_KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E
 DISTSETUP_INSTANTIATE(float, float)
 DISTSETUP_INSTANTIATE(Bf16, Bf16)
 DISTSETUP_INSTANTIATE(Bf16, float)
+DISTSETUP_INSTANTIATE(F16, F16)
+DISTSETUP_INSTANTIATE(F16, float)
 #undef DISTSETUP_INSTANTIATE
 
 }  // namespace distsetup::cpu

@@ -192,12 +192,15 @@ double target_logp(const float* stats, int64_t size, int64_t member_stride) {
                                      VocabularyRange, LogitShape);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
+DISTSETUP_INSTANTIATE(F16)
 #undef DISTSETUP_INSTANTIATE
 
 template void cross_entropy_shaped(const float*, const int64_t*, float*, double*, int64_t, int64_t, double, float, float);
 template void cross_entropy_shaped(const Bf16*, const int64_t*, Bf16*, double*, int64_t, int64_t, double, float, float);
+template void cross_entropy_shaped(const F16*, const int64_t*, F16*, double*, int64_t, int64_t, double, float, float);
 
 template void cross_entropy(const float*, const int64_t*, float*, double*, int64_t, int64_t, double, double*);
 template void cross_entropy(const Bf16*, const int64_t*, Bf16*, double*, int64_t, int64_t, double, double*);
+template void cross_entropy(const F16*, const int64_t*, F16*, double*, int64_t, int64_t, double, double*);
 
 }  // namespace distsetup::cpu

@@ -1,5 +1,5 @@
-// Embedding rows: copied forward, added up backward. A Bf16 sum of many small rows would lose most of them, so all rows of one id are
-// first added in fp32 tiles; which rows those are is found by comparing ids (T² / 2 comparisons, no memory).
+// Embedding rows: copied forward, added up backward. A 16-bit sum of many small rows would lose most of them, so all rows of one id
+// are first added in fp32 tiles; which rows those are is found by comparing ids (T² / 2 comparisons, no memory).
 #include "runtime/kernels/cpu/embedding.h"
 
 #include <cstring>
@@ -48,18 +48,19 @@ DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const float* dy
   }
 }
 
-DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const Bf16* dy, Bf16* gw, int64_t T, int64_t H, int64_t begin,
-                                             int64_t end, float multiplier, VocabularyRange range) {
+template <class E>
+DISTSETUP_KERNEL void embedding_backward_add(const int64_t* ids, const E* dy, E* gw, int64_t T, int64_t H, int64_t begin, int64_t end,
+                                             float multiplier, VocabularyRange range) {
   alignas(64) float sum[kTile];
   for (int64_t t = begin; t < end; ++t) {
     if (!is_in(range, ids[t]) || seen_before(ids, t)) continue;
-    Bf16* g = gw + (ids[t] - range.begin) * H;
+    E* g = gw + (ids[t] - range.begin) * H;
     for (int64_t j = 0; j < H; j += kTile) {
       const int64_t m = H - j < kTile ? H - j : kTile;
       for (int64_t i = 0; i < m; ++i) sum[i] = to_float(g[j + i]);
       for (int64_t s = t; s < T; ++s) {
         if (ids[s] != ids[t]) continue;
-        const Bf16* d = dy + s * H + j;
+        const E* d = dy + s * H + j;
         for (int64_t i = 0; i < m; ++i) sum[i] += multiplier * to_float(d[i]);
       }
       for (int64_t i = 0; i < m; ++i) from_float(sum[i], g + j + i);
@@ -107,6 +108,9 @@ DISTSETUP_KERNEL void position_backward(const E* dy, E* gw, int64_t T, const Pos
   template void position_backward(const E*, E*, int64_t, const Positions&, int64_t, int64_t, int64_t, Store, int64_t);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
+DISTSETUP_INSTANTIATE(F16)
 #undef DISTSETUP_INSTANTIATE
+template void embedding_backward_add(const int64_t*, const Bf16*, Bf16*, int64_t, int64_t, int64_t, int64_t, float, VocabularyRange);
+template void embedding_backward_add(const int64_t*, const F16*, F16*, int64_t, int64_t, int64_t, int64_t, float, VocabularyRange);
 
 }  // namespace distsetup::cpu

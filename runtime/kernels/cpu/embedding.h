@@ -14,15 +14,16 @@ namespace distsetup::cpu {
 template <class E>
 void embedding_forward(const int64_t* ids_T, const E* w_VH, E* y_TH, int64_t T, int64_t H, float multiplier = 1,
                        VocabularyRange range = {});
-// kSet zeroes all V rows first. Rows of one id are summed in fp32 in the order of t, also for Bf16.
+// kSet zeroes all V rows first. Rows of one id are summed in fp32 in the order of t, also for 16-bit types.
 template <class E>
 void embedding_backward(const int64_t* ids_T, const E* dy_TH, E* gw_VH, int64_t T, int64_t V, int64_t H, Store store,
                         float multiplier = 1, VocabularyRange range = {});
-// The same without kSet's zeroes, for several threads: fp32 takes columns begin .. end of all tokens, Bf16 the ids that are first seen
-// at tokens begin .. end.
+// The same without kSet's zeroes, for several threads: fp32 takes columns begin .. end of all tokens, 16-bit types the ids that are
+// first seen at tokens begin .. end.
 void embedding_backward_add(const int64_t* ids_T, const float* dy_TH, float* gw_VH, int64_t T, int64_t H, int64_t begin, int64_t end,
                             float multiplier = 1, VocabularyRange range = {});
-void embedding_backward_add(const int64_t* ids_T, const Bf16* dy_TH, Bf16* gw_VH, int64_t T, int64_t H, int64_t begin, int64_t end,
+template <class E>
+void embedding_backward_add(const int64_t* ids_T, const E* dy_TH, E* gw_VH, int64_t T, int64_t H, int64_t begin, int64_t end,
                             float multiplier = 1, VocabularyRange range = {});
 
 // y += w[the position of row (first + t) mod S], S rows of each sequence: learned positions (GPT-2).

@@ -260,6 +260,7 @@ DISTSETUP_KERNEL void bias_backward(const E* dy, E* gb, float* ws, int64_t T, in
   template void bias_backward(const E*, E*, float*, int64_t, int64_t, Store);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
+DISTSETUP_INSTANTIATE(F16)
 #undef DISTSETUP_INSTANTIATE
 
 }  // namespace distsetup::cpu

@@ -14,6 +14,9 @@ DISTSETUP_KERNEL void cast(const float* from, float* to, int64_t n) {
 DISTSETUP_KERNEL void cast(const float* from, Bf16* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) from_float(from[i], to + i);
 }
+DISTSETUP_KERNEL void cast(const float* from, F16* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) from_float(from[i], to + i);
+}
 
 namespace {
 
@@ -50,6 +53,7 @@ DISTSETUP_KERNEL void sum_chunks(float* target, const E* own, const E* received,
 }
 template void sum_chunks(float*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, Store);
 template void sum_chunks(float*, const Bf16*, const Bf16*, int64_t, int64_t, int64_t, int64_t, Store);
+template void sum_chunks(float*, const F16*, const F16*, int64_t, int64_t, int64_t, int64_t, Store);
 
 template <class E>
 DISTSETUP_KERNEL void sum_partials(const E* own, const E* received, const E* addend, E* target, int64_t size, int64_t index,
@@ -66,6 +70,7 @@ DISTSETUP_KERNEL void sum_partials(const E* own, const E* received, const E* add
 }
 template void sum_partials(const float*, const float*, const float*, float*, int64_t, int64_t, int64_t, int64_t);
 template void sum_partials(const Bf16*, const Bf16*, const Bf16*, Bf16*, int64_t, int64_t, int64_t, int64_t);
+template void sum_partials(const F16*, const F16*, const F16*, F16*, int64_t, int64_t, int64_t, int64_t);
 
 DISTSETUP_KERNEL double sum_of_squares(const float* x, int64_t n) {
   double total = 0;

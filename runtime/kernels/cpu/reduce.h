@@ -11,6 +11,7 @@ namespace distsetup::cpu {
 // fp32 to the compute dtype.
 void cast(const float* from, float* to, int64_t n);
 void cast(const float* from, Bf16* to, int64_t n);
+void cast(const float* from, F16* to, int64_t n);
 
 // The summing half of a reduce-scatter: target = [target +] sum over members p = 0 .. size - 1, ascending, of member p's contribution,
 // which is `own` for p = index and else chunk (p - index + size) mod size - 1 of `received` (chunks lie chunk_stride elements apart).

@@ -36,6 +36,8 @@ template void rope(float*, const float*, const float*, int64_t, int64_t, int64_t
                    const int64_t*);
 template void rope(Bf16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t,
                    const int64_t*);
+template void rope(F16*, const float*, const float*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, float, int64_t,
+                   const int64_t*);
 
 void rope_tables(float* cos, float* sin, const Positions& positions, const std::vector<double>& frequencies, double amplitude) {
   const auto half = int64_t(frequencies.size());

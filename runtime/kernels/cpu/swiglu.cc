@@ -46,6 +46,7 @@ DISTSETUP_KERNEL void swiglu_backward(const E* dm, const E* gu, E* dgu, int64_t 
   template void swiglu_backward(const E*, const E*, E*, int64_t, int64_t);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
+DISTSETUP_INSTANTIATE(F16)
 #undef DISTSETUP_INSTANTIATE
 
 }  // namespace distsetup::cpu

@@ -1,4 +1,4 @@
-// Attention in bf16:
+// Attention in bf16 and fp16:
 //   cuDNN's kernels on Hopper and later, forward and backward, where there is no window and it takes the sizes (has_cudnn_attention):
 //         twice as fast as FlashAttention 2 there. They return fresh tensors, which are copied into the arena and count as workspace.
 //   FlashAttention 2 elsewhere: the forward writes into the arena (its C++ entry takes an output), the backward returns fresh tensors.
@@ -275,7 +275,7 @@ std::string attention_refusal(const std::string& kernel, const Call& call) {
   if (call.attributes->soft_cap > 0) return "attention on CUDA has no soft cap";
   if (kernel.starts_with("attention_shared") && x.S < 4)
     return fmt::format("attention on CUDA takes chunks of at least 2 tokens, sequences of {} over cp {} have less", x.cp * x.S, x.cp);
-  if (kernel.starts_with("attention_shared") && !bf16(call) && window_keys(call))
+  if (kernel.starts_with("attention_shared") && !is_16_bit(call) && window_keys(call))
     return "attention of some of a sequence's queries on CUDA has no window in fp32";
   if (x.d > 256) return fmt::format("attention on CUDA takes head sizes up to 256, this model's is {}", x.d);
   return "";

@@ -11,7 +11,7 @@ namespace distsetup::cuda {
 
 struct LibtorchKernel {
   MakeViews views;
-  OpFunction f32, bf16;
+  OpFunction f32, half;  // half: of both 16-bit types
 };
 const std::map<std::string, LibtorchKernel>& attention_kernels();
 // Why this device cannot run an attention kernel with these shapes; "": it can.

@@ -4,6 +4,7 @@
 
 #ifndef DISTSETUP_CUDA_EMULATED  // tests/support/cuda_emulation.h runs these very kernels on the CPU
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #endif
 
@@ -16,6 +17,7 @@ namespace distsetup::cuda {
 namespace {
 
 using Bf16 = __nv_bfloat16;
+using F16 = __half;
 constexpr int kBlock = 256;
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
@@ -24,12 +26,15 @@ __device__ inline float load(const float* p) { return *p; }
 __device__ inline float load(const Bf16* p) { return __bfloat162float(*p); }
 __device__ inline void store(float* p, float v) { *p = v; }
 __device__ inline void store(Bf16* p, float v) { *p = __float2bfloat16_rn(v); }
+__device__ inline float load(const F16* p) { return __half2float(*p); }
+__device__ inline void store(F16* p, float v) { *p = __float2half_rn(v); }
 
 // The widest access of a thread, in bytes; how many elements that is.
 constexpr int kPackBytes = 16;
 template <class E>
 constexpr int kPackSize = kPackBytes / sizeof(E);
-constexpr int64_t pack_size(bool bf16) { return bf16 ? kPackSize<Bf16> : kPackSize<float>; }
+constexpr int64_t size_of(Element element) { return element == Element::kF32 ? sizeof(float) : sizeof(Bf16); }
+constexpr int64_t pack_size(Element element) { return kPackBytes / size_of(element); }
 
 // N neighbouring elements in one access: kPackSize of them, or one.
 template <class E, int N>
@@ -66,19 +71,21 @@ void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, StreamHandle stream
 
 // Calls f with a null pointer of the element type.
 template <class F>
-void with_type(bool bf16, const F& f) {
-  if (bf16)
+void with_type(Element element, const F& f) {
+  if (element == Element::kBf16)
     f(static_cast<Bf16*>(nullptr));
+  else if (element == Element::kF16)
+    f(static_cast<F16*>(nullptr));
   else
     f(static_cast<float*>(nullptr));
 }
 // As with_type, and with the number of elements of an access: kPackSize where rows of `columns` elements and all pointers allow it,
 // else one.
 template <class F>
-void with_pack(bool bf16, int64_t columns, std::initializer_list<const void*> pointers, const F& f) {
-  bool aligned = columns % pack_size(bf16) == 0;
+void with_pack(Element element, int64_t columns, std::initializer_list<const void*> pointers, const F& f) {
+  bool aligned = columns % pack_size(element) == 0;
   for (const void* p : pointers) aligned = aligned && reinterpret_cast<uintptr_t>(p) % kPackBytes == 0;
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     if (aligned)
       f(e, std::integral_constant<int, kPackSize<std::remove_pointer_t<decltype(e)>>>());
     else

@@ -167,8 +167,8 @@ __global__ void swiglu_backward_kernel(const E* dm, const E* gu, E* dgu, int64_t
 // N elements are cast to fp32 or from it: how many of the fp32 ones one access takes.
 template <int N>
 constexpr int kFloats = N < kPackSize<float> ? N : kPackSize<float>;
-template <int N>
-__global__ void cast_kernel(const float* from, Bf16* to, int64_t n) {
+template <class E, int N>
+__global__ void cast_kernel(const float* from, E* to, int64_t n) {
   const int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (i >= n) return;
   float v[N];
@@ -225,9 +225,9 @@ __global__ void sum_of_squares_kernel(const float* x, int64_t n) {
 
 }  // namespace
 
-void rms_norm(bool bf16, const void* x, const void* w, void* h, float* r, int64_t T, int64_t H, float epsilon, float offset,
+void rms_norm(Element element, const void* x, const void* w, void* h, float* r, int64_t T, int64_t H, float epsilon, float offset,
               StreamHandle stream) {
-  with_pack(bf16, H, {x, w, h}, [&](auto* e, auto width) {
+  with_pack(element, H, {x, w, h}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(norm_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(x), static_cast<const E*>(w),
            static_cast<E*>(h), r, H, epsilon, offset);
@@ -235,9 +235,9 @@ void rms_norm(bool bf16, const void* x, const void* w, void* h, float* r, int64_
   check_launch("rms_norm");
 }
 
-void rms_norm_backward(bool bf16, const void* dh, const void* x, const float* r, const void* w, const void* residual, void* dx,
+void rms_norm_backward(Element element, const void* dh, const void* x, const float* r, const void* w, const void* residual, void* dx,
                        void* gw, int64_t T, int64_t H, float offset, bool accumulate, StreamHandle stream) {
-  with_pack(bf16, H, {dh, x, w, residual, dx}, [&](auto* e, auto width) {
+  with_pack(element, H, {dh, x, w, residual, dx}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
     const NormWeightTerm<E> term = {static_cast<const E*>(dh), static_cast<const E*>(x), nullptr, r, H};
@@ -248,10 +248,10 @@ void rms_norm_backward(bool bf16, const void* dh, const void* x, const float* r,
   check_launch("rms_norm_backward");
 }
 
-void qk_norm(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads, float epsilon,
+void qk_norm(Element element, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads, float epsilon,
              float offset, StreamHandle stream) {
   const int64_t items = T * (heads.num_q + heads.num_kv);
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(head_norm_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(qkv), static_cast<const E*>(wq),
            static_cast<const E*>(wk), static_cast<E*>(qk), r, T, heads, epsilon, offset);
@@ -259,10 +259,10 @@ void qk_norm(bool bf16, const void* qkv, const void* wq, const void* wk, void* q
   check_launch("qk_norm");
 }
 
-void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
+void qk_norm_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
                       void* gwq, void* gwk, int64_t T, Heads heads, float offset, bool accumulate, StreamHandle stream) {
   const int64_t items = T * (heads.num_q + heads.num_kv);
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(head_norm_weight_parts<E>, dim3(kNumSplits, 2), kBlock, stream, static_cast<const E*>(dqk), static_cast<const E*>(qkv), r,
            T, heads);
@@ -274,10 +274,10 @@ void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* 
   check_launch("qk_norm_backward");
 }
 
-void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
+void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
           int64_t row_stride, float direction, StreamHandle stream) {
-  const bool is_aligned = D % pack_size(bf16) == 0 && row_stride % pack_size(bf16) == 0;
-  with_pack(bf16, is_aligned ? R / 2 : 1, {rows}, [&](auto* e, auto width) {
+  const bool is_aligned = D % pack_size(element) == 0 && row_stride % pack_size(element) == 0;
+  with_pack(element, is_aligned ? R / 2 : 1, {rows}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(rope_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<E*>(rows), cos, sin, S, int(num_heads), int(D),
            int(R / 2), row_stride, direction);
@@ -285,16 +285,16 @@ void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, 
   check_launch("rope");
 }
 
-void swiglu(bool bf16, const void* gu, void* m, int64_t T, int64_t F, StreamHandle stream) {
-  with_pack(bf16, F, {gu, m}, [&](auto* e, auto width) {
+void swiglu(Element element, const void* gu, void* m, int64_t T, int64_t F, StreamHandle stream) {
+  with_pack(element, F, {gu, m}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(swiglu_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(gu), static_cast<E*>(m), F);
   });
   check_launch("swiglu");
 }
 
-void swiglu_backward(bool bf16, const void* dm, const void* gu, void* dgu, int64_t T, int64_t F, StreamHandle stream) {
-  with_pack(bf16, F, {dm, gu, dgu}, [&](auto* e, auto width) {
+void swiglu_backward(Element element, const void* dm, const void* gu, void* dgu, int64_t T, int64_t F, StreamHandle stream) {
+  with_pack(element, F, {dm, gu, dgu}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(swiglu_backward_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<const E*>(dm), static_cast<const E*>(gu),
            static_cast<E*>(dgu), F);
@@ -302,42 +302,42 @@ void swiglu_backward(bool bf16, const void* dm, const void* gu, void* dgu, int64
   check_launch("swiglu_backward");
 }
 
-void bias_add(bool bf16, void* x, const void* b, int64_t T, int64_t H, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+void bias_add(Element element, void* x, const void* b, int64_t T, int64_t H, StreamHandle stream) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(bias_add_kernel<E>, grid(T * H, kBlock), kBlock, stream, static_cast<E*>(x), static_cast<const E*>(b), T * H, H);
   });
   check_launch("bias_add");
 }
 
-void bias_backward(bool bf16, const void* dy, void* gb, int64_t T, int64_t H, bool accumulate, StreamHandle stream) {
-  with_pack(bf16, H, {dy}, [&](auto* e, auto width) {
+void bias_backward(Element element, const void* dy, void* gb, int64_t T, int64_t H, bool accumulate, StreamHandle stream) {
+  with_pack(element, H, {dy}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     column_sums<width()>(RowTerm<E>{static_cast<const E*>(dy), H}, T, H, static_cast<E*>(gb), accumulate, stream);
   });
   check_launch("bias_backward");
 }
 
-void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream) {
+void cast(Element to_element, const float* from, void* to, int64_t n, StreamHandle stream) {
   if (n == 0) return;
-  with_pack(/*bf16=*/true, n, {from, to}, [&](auto* e, auto width) {
-    if constexpr (sizeof(*e) == 2)
-      launch(cast_kernel<width()>, grid(n, kBlock * width()), kBlock, stream, from, static_cast<Bf16*>(to), n);
+  with_pack(to_element, n, {from, to}, [&](auto* e, auto width) {
+    using E = DISTSETUP_ELEMENT(e);
+    if constexpr (sizeof(E) == 2) launch(cast_kernel<E, width()>, grid(n, kBlock * width()), kBlock, stream, from, static_cast<E*>(to), n);
   });
   check_launch("cast");
 }
 
-void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
+void sum_chunks(Element element, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
                 int64_t n, bool accumulate, StreamHandle stream) {
   if (n == 0) return;
   if (size == 1) {
-    with_pack(bf16, n, {target, own}, [&](auto* e, auto width) {
+    with_pack(element, n, {target, own}, [&](auto* e, auto width) {
       using E = DISTSETUP_ELEMENT(e);
       launch(take_kernel<E, width()>, grid(n, kBlock * width()), kBlock, stream, target, static_cast<const E*>(own), n, accumulate);
     });
     return check_launch("sum_chunks");
   }
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(sum_chunks_kernel<E>, grid(n, kBlock), kBlock, stream, target, static_cast<const E*>(own), static_cast<const E*>(received),
            size, index, chunk_stride, n, accumulate);
@@ -345,10 +345,10 @@ void sum_chunks(bool bf16, float* target, const void* own, const void* received,
   check_launch("sum_chunks");
 }
 
-void sum_partials(bool bf16, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
+void sum_partials(Element element, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
                   int64_t n, StreamHandle stream) {
   if (n == 0) return;
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(sum_partials_kernel<E>, grid(n, kBlock), kBlock, stream, static_cast<const E*>(own), static_cast<const E*>(received),
            static_cast<const E*>(addend), static_cast<E*>(target), size, index, n);

@@ -1,5 +1,5 @@
 // The trainer's own kernels on CUDA, with the meaning of runtime/kernels/cpu/kernels.h: operand order, in-place rules and rounding are
-// documented there. Data is fp32 or, where `bf16` says so, bfloat16; sums are formed in fp32 (losses and norms in fp64).
+// documented there. Data is what `element` says; sums are formed in fp32 (losses and norms in fp64).
 // Deterministic: every sum has one order, fixed by the shape; there are no floating-point atomics. Nothing is allocated: partial sums
 // lie in static device memory, so calls of bias_backward, rms_norm_backward, qk_norm_backward, cross_entropy[_finish] and
 // sum_of_squares of one process must be on one stream.
@@ -20,54 +20,56 @@ namespace distsetup::cuda {
 
 using StreamHandle = CUstream_st*;  // cudaStream_t
 
+enum class Element { kF32, kBf16, kF16 };
+
 inline constexpr int64_t kMaxHeadSize = 256;  // of qk_norm
 
 // All throw std::runtime_error with the kernel's name when the launch fails.
-void rms_norm(bool bf16, const void* x_TH, const void* w_H, void* h_TH, float* r_T, int64_t T, int64_t H, float epsilon,
+void rms_norm(Element element, const void* x_TH, const void* w_H, void* h_TH, float* r_T, int64_t T, int64_t H, float epsilon,
               float weight_offset, StreamHandle stream);
-void rms_norm_backward(bool bf16, const void* dh_TH, const void* x_TH, const float* r_T, const void* w_H, const void* residual_TH,
+void rms_norm_backward(Element element, const void* dh_TH, const void* x_TH, const float* r_T, const void* w_H, const void* residual_TH,
                        void* dx_TH, void* gw_H, int64_t T, int64_t H, float weight_offset, bool accumulate, StreamHandle stream);
-void qk_norm(bool bf16, const void* qkv, const void* wq_D, const void* wk_D, void* qk, float* r, int64_t T, Heads heads, float epsilon,
+void qk_norm(Element element, const void* qkv, const void* wq_D, const void* wk_D, void* qk, float* r, int64_t T, Heads heads, float epsilon,
              float weight_offset, StreamHandle stream);
-void qk_norm_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq_D, const void* wk_D, void* dqkv,
+void qk_norm_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq_D, const void* wk_D, void* dqkv,
                       void* gwq_D, void* gwk_D, int64_t T, Heads heads, float weight_offset, bool accumulate, StreamHandle stream);
-void rope(bool bf16, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
+void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
           int64_t row_stride, float direction, StreamHandle stream);
-void swiglu(bool bf16, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
-void swiglu_backward(bool bf16, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F, StreamHandle stream);
-void embedding_forward(bool bf16, const int64_t* ids_T, const void* w_VH, void* y_TH, int64_t T, int64_t H, float multiplier,
+void swiglu(Element element, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
+void swiglu_backward(Element element, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F, StreamHandle stream);
+void embedding_forward(Element element, const int64_t* ids_T, const void* w_VH, void* y_TH, int64_t T, int64_t H, float multiplier,
                        VocabularyRange range, StreamHandle stream);
-void embedding_backward(bool bf16, const int64_t* ids_T, const void* dy_TH, void* gw_VH, int64_t T, int64_t V, int64_t H,
+void embedding_backward(Element element, const int64_t* ids_T, const void* dy_TH, void* gw_VH, int64_t T, int64_t V, int64_t H,
                         float multiplier, VocabularyRange range, bool accumulate, StreamHandle stream);
-void bias_add(bool bf16, void* x_TH, const void* b_H, int64_t T, int64_t H, StreamHandle stream);
-void bias_backward(bool bf16, const void* dy_TH, void* gb_H, int64_t T, int64_t H, bool accumulate, StreamHandle stream);
+void bias_add(Element element, void* x_TH, const void* b_H, int64_t T, int64_t H, StreamHandle stream);
+void bias_backward(Element element, const void* dy_TH, void* gb_H, int64_t T, int64_t H, bool accumulate, StreamHandle stream);
 // kernels_families.cu
-void layer_norm(bool bf16, const void* x_TH, const void* w_H, const void* b_H, void* h_TH, float* mean_T, float* r_T, int64_t T,
+void layer_norm(Element element, const void* x_TH, const void* w_H, const void* b_H, void* h_TH, float* mean_T, float* r_T, int64_t T,
                 int64_t H, float epsilon, StreamHandle stream);
-void layer_norm_backward(bool bf16, const void* dh_TH, const void* x_TH, const float* mean_T, const float* r_T, const void* w_H,
+void layer_norm_backward(Element element, const void* dh_TH, const void* x_TH, const float* mean_T, const float* r_T, const void* w_H,
                          const void* residual_TH, void* dx_TH, void* gw_H, void* gb_H, int64_t T, int64_t H, bool accumulate,
                          StreamHandle stream);
-void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r_T2, int64_t T, Heads heads,
+void qk_norm_wide(Element element, const void* qkv, const void* wq, const void* wk, void* qk, float* r_T2, int64_t T, Heads heads,
                   float epsilon, StreamHandle stream);
-void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk, void* dqkv,
+void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk, void* dqkv,
                            void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
-void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);
-void position_add(bool bf16, void* y_TH, const void* w_PH, int64_t T, const Positions& positions, int64_t H, int64_t first,
+void add(Element element, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);
+void position_add(Element element, void* y_TH, const void* w_PH, int64_t T, const Positions& positions, int64_t H, int64_t first,
                   StreamHandle stream);
-void position_backward(bool bf16, const void* dy_TH, void* gw_PH, int64_t T, const Positions& positions, int64_t P, int64_t H,
+void position_backward(Element element, const void* dy_TH, void* gw_PH, int64_t T, const Positions& positions, int64_t P, int64_t H,
                        int64_t first, bool accumulate, StreamHandle stream);
-void activation(bool bf16, Activation f, const void* x, void* y, int64_t n, StreamHandle stream);
-void activation_backward(bool bf16, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream);
-void gated_activation(bool bf16, Activation f, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
-void gated_activation_backward(bool bf16, Activation f, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F,
+void activation(Element element, Activation f, const void* x, void* y, int64_t n, StreamHandle stream);
+void activation_backward(Element element, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream);
+void gated_activation(Element element, Activation f, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
+void gated_activation_backward(Element element, Activation f, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F,
                                StreamHandle stream);
 // kernels_loss.cu. scale: device memory.
-void cross_entropy(bool bf16, const void* z_TV, const int64_t* target_T, void* dz_TV, double* loss, int64_t T, int64_t V,
+void cross_entropy(Element element, const void* z_TV, const int64_t* target_T, void* dz_TV, double* loss, int64_t T, int64_t V,
                    const double* scale, float multiplier, float soft_cap, StreamHandle stream);
-void cross_entropy_local(bool bf16, const void* z_TV, const int64_t* target_T, float* stats_T3, int64_t T, int64_t V,
+void cross_entropy_local(Element element, const void* z_TV, const int64_t* target_T, float* stats_T3, int64_t T, int64_t V,
                          VocabularyRange range, LogitShape shape, StreamHandle stream);
 // Adds to loss, as cross_entropy does.
-void cross_entropy_finish(bool bf16, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size, void* dz_TV,
+void cross_entropy_finish(Element element, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size, void* dz_TV,
                           double* loss, int64_t T, int64_t V, const double* scale, VocabularyRange range, LogitShape shape,
                           StreamHandle stream);
 // Of preference pairs (runtime/kernels/preference.h). logps_B2 of all `size` ranks of tp, and of `ranks` of cp; numbers are added to
@@ -77,16 +79,17 @@ void sequence_logps(const int64_t* target_T, const float* all_stats, int64_t siz
 void reference_logps(const double* logps, int64_t B, int ranks, float* reference_B, StreamHandle stream);
 void preference(const double* logps, const float* reference_B, const double* scale, PairLossShape shape, int64_t B, int ranks,
                 bool adds, double* coefficients_B, double* numbers, float* policy_B, StreamHandle stream);
-void logits_gradient(bool bf16, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size,
+void logits_gradient(Element element, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size,
                      const double* coefficients_B, int64_t B, void* dz_TV, int64_t T, int64_t V, VocabularyRange range,
                      LogitShape shape, StreamHandle stream);
 // kernels_nf4.cu: the matrix of a record. The record begins at a multiple of 64 bytes.
-void dequantize_nf4(bool bf16, const uint8_t* record, const Nf4Record& of, void* to, StreamHandle stream);
+void dequantize_nf4(Element element, const uint8_t* record, const Nf4Record& of, void* to, StreamHandle stream);
 // kernels.cu again
-void cast_to_bf16(const float* from, void* to, int64_t n, StreamHandle stream);
-void sum_chunks(bool bf16, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
+// To one of the 16-bit types.
+void cast(Element to_element, const float* from, void* to, int64_t n, StreamHandle stream);
+void sum_chunks(Element element, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
                 int64_t n, bool accumulate, StreamHandle stream);
-void sum_partials(bool bf16, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
+void sum_partials(Element element, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
                   int64_t n, StreamHandle stream);
 // *sum = [*sum +] Σ x²
 void sum_of_squares(const float* x, int64_t n, double* sum, bool accumulate, StreamHandle stream);

@@ -60,19 +60,19 @@ __global__ void embedding_backward_kernel(const int64_t* ids, const E* dy, E* gw
 
 }  // namespace
 
-void embedding_forward(bool bf16, const int64_t* ids, const void* w, void* y, int64_t T, int64_t H, float multiplier,
+void embedding_forward(Element element, const int64_t* ids, const void* w, void* y, int64_t T, int64_t H, float multiplier,
                        VocabularyRange range, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(embedding_kernel<E>, unsigned(T), kBlock, stream, ids, static_cast<const E*>(w), static_cast<E*>(y), H, multiplier, range);
   });
   check_launch("embedding_forward");
 }
 
-void embedding_backward(bool bf16, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H, float multiplier,
+void embedding_backward(Element element, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H, float multiplier,
                         VocabularyRange range, bool accumulate, StreamHandle stream) {
-  if (!accumulate) cudaMemsetAsync(gw, 0, size_t(V * H) * (bf16 ? sizeof(Bf16) : sizeof(float)), stream);
-  with_pack(bf16, H, {dy}, [&](auto* e, auto width) {
+  if (!accumulate) cudaMemsetAsync(gw, 0, size_t(V * H) * size_of(element), stream);
+  with_pack(element, H, {dy}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(embedding_backward_kernel<E, width()>, dim3(unsigned(T), grid(H, kWarp * width())), kBlock, stream, ids,
            static_cast<const E*>(dy), static_cast<E*>(gw), T, H, multiplier, range);

@@ -152,9 +152,9 @@ __global__ void gated_backward_kernel(Activation f, const E* dm, const E* gu, E*
 #define DISTSETUP_IN(p) static_cast<const E*>(p)
 #define DISTSETUP_OUT(p) static_cast<E*>(p)
 
-void layer_norm(bool bf16, const void* x, const void* w, const void* b, void* h, float* mean, float* r, int64_t T, int64_t H,
+void layer_norm(Element element, const void* x, const void* w, const void* b, void* h, float* mean, float* r, int64_t T, int64_t H,
                 float epsilon, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(layer_norm_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(x), DISTSETUP_IN(w), DISTSETUP_IN(b), DISTSETUP_OUT(h),
            mean, r, H, epsilon);
@@ -162,10 +162,10 @@ void layer_norm(bool bf16, const void* x, const void* w, const void* b, void* h,
   check_launch("layer_norm");
 }
 
-void layer_norm_backward(bool bf16, const void* dh, const void* x, const float* mean, const float* r, const void* w,
+void layer_norm_backward(Element element, const void* dh, const void* x, const float* mean, const float* r, const void* w,
                          const void* residual, void* dx, void* gw, void* gb, int64_t T, int64_t H, bool accumulate,
                          StreamHandle stream) {
-  with_pack(bf16, H, {dh, x}, [&](auto* e, auto width) {
+  with_pack(element, H, {dh, x}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
     const NormWeightTerm<E> term = {DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, H};
@@ -177,9 +177,9 @@ void layer_norm_backward(bool bf16, const void* dh, const void* x, const float* 
   check_launch("layer_norm_backward");
 }
 
-void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads,
+void qk_norm_wide(Element element, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads,
                   float epsilon, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(wide_norm_kernel<E>, dim3(unsigned(T), 2), kBlock, stream, DISTSETUP_IN(qkv), DISTSETUP_IN(wq), DISTSETUP_IN(wk),
            DISTSETUP_OUT(qk), r, heads, epsilon);
@@ -187,10 +187,10 @@ void qk_norm_wide(bool bf16, const void* qkv, const void* wq, const void* wk, vo
   check_launch("qk_norm_wide");
 }
 
-void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
+void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
                            void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
   const int64_t Q = heads.num_q * heads.size, K = heads.num_kv * heads.size;
-  with_pack(bf16, heads.size, {dqk, qkv}, [&](auto* e, auto width) {
+  with_pack(element, heads.size, {dqk, qkv}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     const WideNormWeightTerm<E> q = {DISTSETUP_IN(dqk), DISTSETUP_IN(qkv), r, heads.row(), heads.packed_row()};
     const WideNormWeightTerm<E> k = {q.dqk + Q, q.qkv + Q, r + 1, q.row, q.packed};
@@ -202,26 +202,26 @@ void qk_norm_wide_backward(bool bf16, const void* dqk, const void* qkv, const fl
   check_launch("qk_norm_wide_backward");
 }
 
-void add(bool bf16, const void* a, const void* b, void* c, int64_t n, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+void add(Element element, const void* a, const void* b, void* c, int64_t n, StreamHandle stream) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(add_kernel<E>, grid(n, kBlock), kBlock, stream, DISTSETUP_IN(a), DISTSETUP_IN(b), DISTSETUP_OUT(c), n);
   });
   check_launch("add");
 }
 
-void position_add(bool bf16, void* y, const void* w, int64_t T, const Positions& positions, int64_t H, int64_t first,
+void position_add(Element element, void* y, const void* w, int64_t T, const Positions& positions, int64_t H, int64_t first,
                   StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(position_add_kernel<E>, grid(T * H, kBlock), kBlock, stream, DISTSETUP_OUT(y), DISTSETUP_IN(w), T * H, positions, H, first);
   });
   check_launch("position_add");
 }
 
-void position_backward(bool bf16, const void* dy, void* gw, int64_t T, const Positions& positions, int64_t P, int64_t H, int64_t first,
+void position_backward(Element element, const void* dy, void* gw, int64_t T, const Positions& positions, int64_t P, int64_t H, int64_t first,
                        bool accumulate, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(position_backward_kernel<E>, grid(P * H, kBlock), kBlock, stream, DISTSETUP_IN(dy), DISTSETUP_OUT(gw), T, positions, P * H,
            H, first, accumulate);
@@ -229,33 +229,33 @@ void position_backward(bool bf16, const void* dy, void* gw, int64_t T, const Pos
   check_launch("position_backward");
 }
 
-void activation(bool bf16, Activation f, const void* x, void* y, int64_t n, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+void activation(Element element, Activation f, const void* x, void* y, int64_t n, StreamHandle stream) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(activation_kernel<E>, grid(n, kBlock), kBlock, stream, f, DISTSETUP_IN(x), DISTSETUP_OUT(y), n);
   });
   check_launch("activation");
 }
 
-void activation_backward(bool bf16, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+void activation_backward(Element element, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(activation_backward_kernel<E>, grid(n, kBlock), kBlock, stream, f, DISTSETUP_IN(dy), DISTSETUP_IN(x), DISTSETUP_OUT(dx), n);
   });
   check_launch("activation_backward");
 }
 
-void gated_activation(bool bf16, Activation f, const void* gu, void* m, int64_t T, int64_t F, StreamHandle stream) {
-  with_pack(bf16, F, {gu, m}, [&](auto* e, auto width) {
+void gated_activation(Element element, Activation f, const void* gu, void* m, int64_t T, int64_t F, StreamHandle stream) {
+  with_pack(element, F, {gu, m}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(gated_kernel<E, width()>, unsigned(T), kBlock, stream, f, DISTSETUP_IN(gu), DISTSETUP_OUT(m), F);
   });
   check_launch("gated_activation");
 }
 
-void gated_activation_backward(bool bf16, Activation f, const void* dm, const void* gu, void* dgu, int64_t T, int64_t F,
+void gated_activation_backward(Element element, Activation f, const void* dm, const void* gu, void* dgu, int64_t T, int64_t F,
                                StreamHandle stream) {
-  with_pack(bf16, F, {dm, gu, dgu}, [&](auto* e, auto width) {
+  with_pack(element, F, {dm, gu, dgu}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(gated_backward_kernel<E, width()>, unsigned(T), kBlock, stream, f, DISTSETUP_IN(dm), DISTSETUP_IN(gu), DISTSETUP_OUT(dgu),
            F);

@@ -216,10 +216,10 @@ __global__ void logits_gradient_kernel(const E* z, const int64_t* target, const 
 
 }  // namespace
 
-void cross_entropy(bool bf16, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
+void cross_entropy(Element element, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
                    float multiplier, float soft_cap, StreamHandle stream) {
   const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
-  with_pack(bf16, V, {z, dz}, [&](auto* e, auto width) {
+  with_pack(element, V, {z, dz}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(cross_entropy_kernel<E, width()>, blocks, kBlock, stream, static_cast<const E*>(z), target, static_cast<E*>(dz), T, V,
            scale, LogitShape{multiplier, soft_cap});
@@ -228,20 +228,20 @@ void cross_entropy(bool bf16, const void* z, const int64_t* target, void* dz, do
   check_launch("cross_entropy");
 }
 
-void cross_entropy_local(bool bf16, const void* z, const int64_t* target, float* stats, int64_t T, int64_t V, VocabularyRange range,
+void cross_entropy_local(Element element, const void* z, const int64_t* target, float* stats, int64_t T, int64_t V, VocabularyRange range,
                          LogitShape shape, StreamHandle stream) {
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(cross_entropy_local_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(z), target, stats, V, range, shape);
   });
   check_launch("cross_entropy_local");
 }
 
-void cross_entropy_finish(bool bf16, const void* z, const int64_t* target, const float* all_stats, int64_t size, void* dz,
+void cross_entropy_finish(Element element, const void* z, const int64_t* target, const float* all_stats, int64_t size, void* dz,
                           double* loss, int64_t T, int64_t V, const double* scale, VocabularyRange range, LogitShape shape,
                           StreamHandle stream) {
   const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(cross_entropy_finish_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, all_stats, size,
            static_cast<E*>(dz), T, V, scale, range, shape);
@@ -267,10 +267,10 @@ void preference(const double* logps, const float* reference, const double* scale
   check_launch("preference");
 }
 
-void logits_gradient(bool bf16, const void* z, const int64_t* target, const float* all_stats, int64_t size, const double* coefficients,
+void logits_gradient(Element element, const void* z, const int64_t* target, const float* all_stats, int64_t size, const double* coefficients,
                      int64_t B, void* dz, int64_t T, int64_t V, VocabularyRange range, LogitShape shape, StreamHandle stream) {
   const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
-  with_type(bf16, [&](auto* e) {
+  with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(logits_gradient_kernel<E>, blocks, kBlock, stream, static_cast<const E*>(z), target, all_stats, size, coefficients, T / B,
            static_cast<E*>(dz), T, V, range, shape);

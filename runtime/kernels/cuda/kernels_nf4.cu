@@ -46,8 +46,8 @@ __global__ void dequantize_nf4_kernel(const uint8_t* record, Nf4Record of, Nf4Ta
 
 }  // namespace
 
-void dequantize_nf4(bool bf16, const uint8_t* record, const Nf4Record& of, void* to, StreamHandle stream) {
-  with_pack(bf16, 0, {to}, [&](auto* e, auto width) {
+void dequantize_nf4(Element element, const uint8_t* record, const Nf4Record& of, void* to, StreamHandle stream) {
+  with_pack(element, 0, {to}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(dequantize_nf4_kernel<E, width()>, grid(of.numel, int64_t(kBlock) * kWeightsOfThread), kBlock, stream, record, of,
            nf4_tables(), static_cast<E*>(to));

@@ -112,25 +112,25 @@ class CudaKernels : public Kernels {
     const auto found = table.find(kernel);
     if (found == table.end()) return "the CUDA plugin has no such kernel";
     call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});
-    call.function = kernel.ends_with("_dw") && call.accumulate ? gemm_add : bf16(call) ? found->second.bf16 : found->second.f32;
+    call.function = kernel.ends_with("_dw") && call.accumulate ? gemm_add : is_16_bit(call) ? found->second.half : found->second.f32;
     if (kernel.starts_with("attention")) take_faster(call);
     if (call.attributes->multiplier != 1 && call.function == gemm) call.function = gemm_scaled;
     return "";
   }
   void cast(Stream stream, const float* from, void* to, Dtype to_dtype, int64_t n) const override {
     const StreamHandle on = streams.of[size_t(stream)];
-    if (to_dtype == Dtype::kBf16)
-      cast_to_bf16(from, to, n, on);
-    else
+    if (to_dtype == Dtype::kF32)
       copy_on(on, to, from, n * 4);
+    else
+      cuda::cast(element_of(to_dtype), from, to, n, on);
   }
   void sum_chunks(float* target, const void* own, const void* received, Dtype dtype, int64_t size, int64_t index, int64_t chunk_stride,
                   int64_t n, bool accumulate) const override {
-    cuda::sum_chunks(dtype == Dtype::kBf16, target, own, received, size, index, chunk_stride, n, accumulate, compute());
+    cuda::sum_chunks(element_of(dtype), target, own, received, size, index, chunk_stride, n, accumulate, compute());
   }
   void sum_partials(const void* own, const void* received, const void* addend, void* target, Dtype dtype, int64_t size, int64_t index,
                     int64_t n) const override {
-    cuda::sum_partials(dtype == Dtype::kBf16, own, received, addend, target, size, index, n, compute());
+    cuda::sum_partials(element_of(dtype), own, received, addend, target, size, index, n, compute());
   }
   void copy(Stream stream, void* to, const void* from, int64_t bytes) const override {
     copy_on(streams.of[size_t(stream)], to, from, bytes);
@@ -164,7 +164,7 @@ c10::Device device() { return c10::Device(c10::kCUDA, c10::DeviceIndex(streams.d
 int capability_major() { return streams.major; }
 
 Tensor tensor(const Argument& a) {
-  const at::ScalarType type = a.dtype == Dtype::kBf16 ? at::kBFloat16 : at::kFloat;
+  const at::ScalarType type = a.dtype == Dtype::kBf16 ? at::kBFloat16 : a.dtype == Dtype::kF16 ? at::kHalf : at::kFloat;
   return at::for_blob(a.data, a.shape).options(at::TensorOptions().dtype(type).device(device())).target_device(device()).make_tensor();
 }
 

@@ -21,64 +21,64 @@ Heads heads_of(const Call& c) { return {c.context->a, c.context->kv, c.context->
 
 // ids, p:wte -> y
 void embed(const Call& c) {
-  embedding_forward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), multiplier(c),
+  embedding_forward(element(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), multiplier(c),
                     own_vocabulary(*c.context, c.reads[1].dim(0)), compute());
 }
 // ids, dy -> g:wte
 void embed_backward(const Call& c) {
-  embedding_backward(bf16(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
+  embedding_backward(element(c), in_as<int64_t>(c, 0), in(c, 1), out(c, 0), c.reads[1].dim(0), c.writes[0].dim(0), c.writes[0].dim(1),
                      multiplier(c), own_vocabulary(*c.context, c.writes[0].dim(0)), c.accumulate, compute());
 }
 // x, p:n -> h, r
 void norm(const Call& c) {
-  rms_norm(bf16(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), epsilon(c),
+  rms_norm(element(c), in(c, 0), in(c, 1), out(c, 0), out_as<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), epsilon(c),
            weight_offset(c), compute());
 }
 // dh, x, r, p:n[, dy] -> dx, g:n, ws
 void norm_backward(const Call& c) {
-  rms_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), c.reads.size() > 4 ? in(c, 4) : nullptr, out(c, 0),
+  rms_norm_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), c.reads.size() > 4 ? in(c, 4) : nullptr, out(c, 0),
                     out(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), weight_offset(c), c.accumulate, compute());
 }
 // qkv, p:qn, p:kn -> qk, rqk
 void head_norm(const Call& c) {
-  qk_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c),
+  qk_norm(element(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c),
           weight_offset(c), compute());
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
 void head_norm_backward(const Call& c) {
-  qk_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T,
+  qk_norm_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T,
                    heads_of(c), weight_offset(c), c.accumulate, compute());
 }
 // rows, cos, sin -> rows
 void rotate(const Call& c, float direction) {
   const OpContext& x = *c.context;
-  rope(bf16(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, 2 * c.reads[1].dim(1),
+  rope(element(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, 2 * c.reads[1].dim(1),
        c.writes[0].dim(1), direction, compute());
 }
 void rotate_forward(const Call& c) { rotate(c, 1.f); }
 void rotate_backward(const Call& c) { rotate(c, -1.f); }
 // gu -> m
-void gate(const Call& c) { swiglu(bf16(c), in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
+void gate(const Call& c) { swiglu(element(c), in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
 // dm, gu -> dgu
 void gate_backward(const Call& c) {
-  swiglu_backward(bf16(c), in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
+  swiglu_backward(element(c), in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
 }
 // z, targets, loss_scale, loss -> dz, loss
 void loss(const Call& c) {
-  cross_entropy(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
+  cross_entropy(element(c), in(c, 0), in_as<int64_t>(c, 1), out(c, 0), out_as<double>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1),
                 in_as<double>(c, 2), multiplier(c), float(c.attributes->soft_cap), compute());
 }
 LogitShape logit_shape(const Call& c) { return {multiplier(c), float(c.attributes->soft_cap)}; }
 // z, targets -> stats
 void loss_local(const Call& c) {
   const int64_t V = c.reads[0].dim(1);
-  cross_entropy_local(bf16(c), in(c, 0), in_as<int64_t>(c, 1), out_as<float>(c, 0), c.reads[0].dim(0), V,
+  cross_entropy_local(element(c), in(c, 0), in_as<int64_t>(c, 1), out_as<float>(c, 0), c.reads[0].dim(0), V,
                       own_vocabulary(*c.context, V), logit_shape(c), compute());
 }
 // z, targets, all_stats, loss_scale, loss -> dz, loss
 void loss_finish(const Call& c) {
   const int64_t V = c.reads[0].dim(1);
-  cross_entropy_finish(bf16(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, out(c, 0), out_as<double>(c, 1),
+  cross_entropy_finish(element(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, out(c, 0), out_as<double>(c, 1),
                        c.reads[0].dim(0), V, in_as<double>(c, 3), own_vocabulary(*c.context, V), logit_shape(c), compute());
 }
 // targets, all_stats -> sequence_logps
@@ -100,49 +100,49 @@ void pairs(const Call& c) {
 // z, targets, all_stats, coefficients -> dz
 void pair_gradient(const Call& c) {
   const int64_t V = c.reads[0].dim(1);
-  logits_gradient(bf16(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, in_as<double>(c, 3), c.reads[3].dim(0),
+  logits_gradient(element(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, in_as<double>(c, 3), c.reads[3].dim(0),
                   out(c, 0), c.reads[0].dim(0), V, own_vocabulary(*c.context, V), logit_shape(c), compute());
 }
 // qkv, p:b -> qkv
-void bias(const Call& c) { bias_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
+void bias(const Call& c) { bias_add(element(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
 // dqkv -> g:b, ws
 void bias_gradient(const Call& c) {
-  bias_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
+  bias_backward(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
 }
 
 // x, p:w, p:b -> h, mean, r
 void row_norm(const Call& c) {
-  layer_norm(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), out_as<float>(c, 2), c.reads[0].dim(0),
+  layer_norm(element(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), out_as<float>(c, 2), c.reads[0].dim(0),
              c.reads[0].dim(1), epsilon(c), compute());
 }
 // dh, x, mean, r, p:w[, residual] -> dx, g:w, g:b, ws
 void row_norm_backward(const Call& c) {
-  layer_norm_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in_as<float>(c, 3), in(c, 4),
+  layer_norm_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in_as<float>(c, 3), in(c, 4),
                       c.reads.size() > 5 ? in(c, 5) : nullptr, out(c, 0), out(c, 1), out(c, 2), c.reads[0].dim(0), c.reads[0].dim(1),
                       c.accumulate, compute());
 }
 // qkv, p:qn, p:kn -> qk, rqk
 void wide_norm(const Call& c) {
-  qk_norm_wide(bf16(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c),
+  qk_norm_wide(element(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), c.context->T, heads_of(c), epsilon(c),
                compute());
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws
 void wide_norm_backward(const Call& c) {
-  qk_norm_wide_backward(bf16(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2),
+  qk_norm_wide_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2),
                         c.context->T, heads_of(c), c.accumulate, compute());
 }
 // a, b -> c
-void sum(const Call& c) { add(bf16(c), in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute()); }
+void sum(const Call& c) { add(element(c), in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute()); }
 // The token that this rank's first row is, where ranks share the tokens.
 int64_t first_token(const Call& c, int64_t num_rows) { return c.context->tp_index * num_rows; }
 // y, p:wpe -> y
 void positions(const Call& c) {
-  position_add(bf16(c), out(c, 0), in(c, 1), c.writes[0].dim(0), positions_of(*c.context), c.writes[0].dim(1),
+  position_add(element(c), out(c, 0), in(c, 1), c.writes[0].dim(0), positions_of(*c.context), c.writes[0].dim(1),
                first_token(c, c.writes[0].dim(0)), compute());
 }
 // dy -> g:wpe
 void positions_backward(const Call& c) {
-  position_backward(bf16(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0), c.writes[0].dim(1),
+  position_backward(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0), c.writes[0].dim(1),
                     first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
 }
 // p:W .. -> W
@@ -150,25 +150,25 @@ void unpack_nf4(const Call& c) {
   char* to = out_as<char>(c, 0);
   for (const Argument& read : c.reads) {
     const Nf4Record record = nf4_record(numel(read));
-    dequantize_nf4(bf16(c), static_cast<const uint8_t*>(read.data), record, to, compute());
+    dequantize_nf4(element(c), static_cast<const uint8_t*>(read.data), record, to, compute());
     to += record.numel * size_bytes(c.writes[0].dtype);
   }
 }
 template <Activation kF>
 void activate(const Call& c) {
-  activation(bf16(c), kF, in(c, 0), out(c, 0), numel(c.writes[0]), compute());
+  activation(element(c), kF, in(c, 0), out(c, 0), numel(c.writes[0]), compute());
 }
 template <Activation kF>
 void activate_backward(const Call& c) {
-  activation_backward(bf16(c), kF, in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute());
+  activation_backward(element(c), kF, in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute());
 }
 template <Activation kF>
 void gated(const Call& c) {
-  gated_activation(bf16(c), kF, in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute());
+  gated_activation(element(c), kF, in(c, 0), out(c, 0), c.writes[0].dim(0), c.writes[0].dim(1), compute());
 }
 template <Activation kF>
 void gated_backward(const Call& c) {
-  gated_activation_backward(bf16(c), kF, in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
+  gated_activation_backward(element(c), kF, in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
 }
 
 }  // namespace

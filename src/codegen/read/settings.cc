@@ -15,7 +15,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 72> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 77> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -61,6 +61,11 @@ constexpr std::array<FieldPath, 72> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"offload.parameters", "parallel.offload.parameters"},
                                                {"offload.activations", "parallel.offload.activations"},
                                                {"precision.compute", "precision.compute"},
+                                               {"precision.loss_scale", "precision.loss_scale"},
+                                               {"precision.initial_scale_power", "precision.initial_scale_power"},
+                                               {"precision.loss_scale_window", "precision.loss_scale_window"},
+                                               {"precision.hysteresis", "precision.hysteresis"},
+                                               {"precision.min_loss_scale", "precision.min_loss_scale"},
                                                {"precision.reduce", "precision.reduce"},
                                                {"precision.master", "precision.master"},
                                                {"precision.optimizer_state", "precision.optimizer_state"},

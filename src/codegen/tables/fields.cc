@@ -59,6 +59,9 @@ const Fields& no_fields() {
   static const Fields kNone = [] {
     Fields fields;
     flatten(to_json(Plan{}), "", fields);
+    Plan with_scale;
+    with_scale.precision.compute = Dtype::kF16;  // the loss scale is a matter of fp16 alone
+    flatten(to_json(with_scale), "", fields);
     for (const char* name : kOptionFields) fields[name] = nullptr;
     for (const auto& source : field_sources()) fields[source.first] = nullptr;
     for (const std::string& name : job_field_names()) fields[name] = nullptr;

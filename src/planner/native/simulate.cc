@@ -174,7 +174,7 @@ int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parameters = (all.trained + parts - 1) / parts, frozen = (all.frozen - all.quantized) / parts;
   const auto records = static_cast<int64_t>(bytes_of(Dtype::kNf4Double) * static_cast<double>(all.quantized)) / parts;
   const int64_t shards = state_shards(plan);
-  const int64_t element = plan.precision.compute == Dtype::kBf16 ? 2 : 4;
+  const int64_t element = size_bytes(plan.precision.compute);
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const bool uses_master = shards == 1 && element == 4;

@@ -46,7 +46,7 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   h.gemm_efficiency = gpu.gemm_efficiency;
   // Backward of attention is 2.5 times forward's FLOPs: one figure for both, weighted by time.
   h.attention_efficiency = 3.5 / (1 / gpu.attention_forward_efficiency + 2.5 / gpu.attention_backward_efficiency);
-  const bool trains = compute == Dtype::kF32 || compute == Dtype::kBf16;
+  const bool trains = compute == Dtype::kF32 || compute == Dtype::kBf16 || compute == Dtype::kF16;
   if (!cpu && trains)
     h.rates = native_rates(gpu, compute == Dtype::kF32 ? Dtype::kF32 : Dtype::kBf16, deterministic, embedded_calibration());
   h.memory_bytes_per_s = gpu.memory_bytes_per_s;

@@ -13,7 +13,7 @@ namespace {
 // A trainer that has a value the bundled one has not.
 std::string_view trainer_with(std::string_view value) {
   if (value == "fp8") return "fsdp2";
-  return "fsdp1";  // fp16, and the Trainer's optimizers
+  return "fsdp1";  // the Trainer's optimizers
 }
 
 }  // namespace

@@ -123,10 +123,28 @@ void check_support(Resolving& r) {
 void resolve_precision(Resolving& r) {
   if (!r.spec.text("precision.compute").has_value()) r.assume("bf16 with fp32 master weights");
   const std::string compute = r.spec.text("precision.compute").value_or("bf16");
-  r.plan().precision.compute = compute == "fp32"   ? Dtype::kF32
-                               : compute == "fp16" ? Dtype::kF16
-                               : compute == "fp8"  ? Dtype::kF8
-                                                   : Dtype::kBf16;
+  PrecisionPlan& precision = r.plan().precision;
+  precision.compute = compute == "fp32" ? Dtype::kF32 : compute == "fp16" ? Dtype::kF16 : compute == "fp8" ? Dtype::kF8 : Dtype::kBf16;
+  LossScalePlan& scale = precision.loss_scale;
+  const std::pair<const char*, int64_t*> settings[] = {{"precision.loss_scale", &scale.fixed},
+                                                       {"precision.initial_scale_power", &scale.initial_power},
+                                                       {"precision.loss_scale_window", &scale.window},
+                                                       {"precision.hysteresis", &scale.hysteresis},
+                                                       {"precision.min_loss_scale", &scale.minimum}};
+  for (const auto& [path, value] : settings) {
+    *value = r.spec.integer(path).value_or(*value);
+    if (r.spec.find(path) == nullptr) continue;
+    if (precision.compute != Dtype::kF16)
+      r.fail(code::kConflict, path, fmt::format("{} is read with fp16 alone, and precision is {}", path, compute), "--precision fp16");
+    else if (!r.native() && r.problem.trainer.name != "deepspeed")
+      r.fail(code::kUnsupportedFeature, path,
+             fmt::format("{} has a loss scale of its own, without this setting", r.problem.trainer.label),
+             "--trainer native, or --trainer deepspeed");
+  }
+  if (precision.compute == Dtype::kF16 && scale.fixed == 0 && scale.minimum > int64_t{1} << scale.initial_power)
+    r.fail(code::kConflict, "precision.min_loss_scale",
+           fmt::format("the loss scale begins at 2^{} and is never below min_loss_scale {}", scale.initial_power, scale.minimum),
+           "a larger initial_scale_power");
 }
 
 void take_hardware(Resolving& r) {

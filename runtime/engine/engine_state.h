@@ -1,0 +1,87 @@
+// What an engine has and does: the executor, a loop over instructions; programs are calls of bound functions, the other instructions a
+// switch. engine.cc is what others see of it.
+#pragma once
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "plan/layout_ranges.h"
+#include "runtime/engine/bind.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/exchange.h"
+#include "runtime/engine/feed.h"
+#include "runtime/engine/host_shards.h"
+#include "runtime/engine/step_meter.h"
+#include "runtime/optim/loss_scale.h"
+#include "runtime/optim/optimizer.h"
+
+namespace distsetup {
+
+struct Engine::State {
+  State(const Plan& p, Schedule step, Device& d, Communicator& c, EngineOptions o);
+
+  using Feed = std::function<void(int64_t micro_batch)>;
+  void execute(BoundList& list, const Feed& feed);
+  void run_instruction(BoundList& list, int index, int64_t repetition);
+  void run_steps(BoundList& list, const Instruction& i);
+  void run_op(const Step& step, const Call& call);
+  void after_step(BoundList& list, int step);
+  std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
+  void optimizer_step(const Instruction& i, const Call& call);
+  void decide();
+  void wait(int event);
+  void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
+  double scale() const { return loss_scale ? loss_scale->scale : 1; }
+  void set_loss_terms(int64_t num_terms, double times) { set_scalar("loss_scale", times / double(num_terms)); }
+  bool learns_preferences() const { return memory->has_run("reference_logps"); }
+  void evaluate(const EvaluateInput& input, const std::function<void(int64_t micro_batch)>& after);
+  bool is_metering() const { return meter.steps_left > 0; }
+  bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
+  double scalar(const char* name) {
+    double value = 0;
+    device.copy_to_host(&value, memory->run(name), sizeof(value));
+    communicator.check();  // on a device with streams a collective may have failed since it was issued
+    return value;
+  }
+  void set_scalar(const char* name, double value) { device.copy_to_device(memory->run(name), &value, sizeof(value)); }
+  void collect_times();
+  std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
+  const Layout& layout() const { return *list(Phase::kStep).schedule.layout; }
+  ElementRange owned_by(const UnitLayout& unit) const { return owned_range(unit, shard_index(layout(), unit, place)); }
+  const BoundList& list(Phase phase) const { return lists.at(phase); }
+
+  const Plan plan;
+  Device& device;
+  Communicator& communicator;
+  EngineOptions options;
+  Coordinates place;
+  OpContext context;
+  std::unique_ptr<RankMemory> memory;
+  std::map<Phase, BoundList> lists;
+  std::unique_ptr<Optimizer> optimizer;
+  int64_t steps_done = 0, steps_skipped = 0;
+
+  // Of the list that runs.
+  struct StartedWork {
+    std::unique_ptr<Work> work;                // null: nothing to wait for on the host, or waited for already
+    const Instruction* instruction = nullptr;  // what signals the event; null: nothing yet
+    int profiled = -1;                         // its entry in the profile
+  };
+  std::vector<StartedWork> events;
+  StepStats stats;
+  bool is_decided = false;                   // whether the optimizer's step is taken
+  std::optional<LossScaleState> loss_scale;  // with fp16
+  std::vector<std::pair<InstructionOp, int>> timers;
+  std::unique_ptr<Profile> profile;  // of a step that is profiled
+  double rate = 0;
+  std::vector<int64_t> own_tokens;  // of a micro-batch, where ranks share sequences
+  std::unique_ptr<HostShards> host_shards;
+  StepMeter meter;
+  Shifts shifts;
+};
+
+}  // namespace distsetup
