@@ -87,7 +87,9 @@ void names_of_map(const Document& d, const NameTable& table, const Value& map, s
   names.top = {0, 1};
   for (size_t i = 0; i < map.entries.size(); ++i) {
     const std::string& key = map.entries[i].first;
-    if (find_name(known, key) != nullptr || ends_in_blank(key)) continue;
+    // jsonargparse: "callbacks+" appends to the list of an earlier file.
+    const bool appends = key.back() == '+' && find_name(known, std::string_view(key).substr(0, key.size() - 1)) != nullptr;
+    if (find_name(known, key) != nullptr || appends || ends_in_blank(key)) continue;
     const std::string near = misspelt_name(key, all);
     const std::string full = path.empty() ? key : fmt::format("{}.{}", path, key);
     const bool is_given_too = !near.empty() && has(map, near);

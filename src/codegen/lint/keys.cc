@@ -30,17 +30,18 @@ struct OldKey {
 };
 
 struct AcceptedSection {
-  std::string path;       // "zero_optimization.offload_param"; "" = top
-  std::string unknown;    // parse, start, silent
-  std::string code;       // of the rule for unknown keys
-  std::string far;        // severity of unknown keys that are near to none; empty: the rule's
-  std::string near;       // and of those that are near to one
+  std::string path;     // "zero_optimization.offload_param"; "" = top
+  std::string unknown;  // parse, start, silent
+  std::string code;     // of the rule for unknown keys
+  std::string far;      // "warning": unknown keys that are no slip of a known one are; "unlike": those that none is like; empty: none
+  std::string near;     // and of those that are near to one
   std::string type_code;  // of the rule for wrong types; empty: not checked here
   std::string type_bites;
   std::string strict_since;  // first release that refuses unknown keys and wrong types here; older ones take them; empty: all do
   std::vector<OldKey> old;
   // Keys at the top that the tool's own wizard always writes: a file with all of them and an old key is of the release that had it.
   std::vector<std::string> wizard_writes;
+  std::string elsewhere;           // kind whose keys people write here; empty: none
   std::vector<std::string> minor;  // keys that decide nothing about training: what is reported, ports
   std::vector<KeySpec> keys;
   std::vector<std::string> prefixes;   // keys that may carry this in front ("fsdp_")
@@ -103,6 +104,7 @@ std::vector<Accepted> read_accepted() {
       one.get("near", section.near);
       one.get("strict_since", section.strict_since);
       one.get("minor", section.minor);
+      one.get("elsewhere", section.elsewhere);
       one.get("wizard_writes", section.wizard_writes);
       if (const Value* old = one.child("old"); old != nullptr) {
         for (const auto& [name, release] : old->entries) section.old.push_back({name, release.text});
@@ -189,6 +191,19 @@ std::string where_else(const Accepted& table, const AcceptedSection& here, const
     if (&other == &here || find_spec(other, key) == nullptr) continue;
     return other.path.empty() ? fmt::format("'{}' belongs at the top of the file", key)
                               : fmt::format("'{}' belongs in '{}'", key, other.path);
+  }
+  return "";
+}
+
+// The file that the key belongs in, of the kind whose keys people write here; "" when it is no key of that kind.
+std::string other_file(const AcceptedSection& here, const std::string& key) {
+  for (const Accepted& table : accepted_tables()) {
+    if (here.elsewhere.empty() || table.kind != here.elsewhere) continue;
+    for (const AcceptedSection& section : table.sections) {
+      const bool has_it =
+          section.path.empty() || section.path.find('.') == std::string::npos ? find_spec(section, key) != nullptr : false;
+      if (has_it) return fmt::format("it is a key of {}'s own file", table.tool);
+    }
   }
   return "";
 }
@@ -286,11 +301,15 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
     if (spec == nullptr) {
       const std::string near = nearest_name(key, names);
       std::string help = near.empty() ? where_else(table, section, key) : fmt::format("did you mean '{}'", near);
-      const bool is_near_none = help.empty() || (!near.empty() && misspelt_name(key, names).empty());
-      if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
+      if (help.empty() || misspelt_name(key, names).empty()) {
+        if (const std::string other = other_file(section, key); !other.empty()) help = other;
+      }
+      const bool is_elsewhere = help.rfind("it is a key of", 0) == 0;
+      const bool is_near_none = !is_elsewhere && (help.empty() || (!near.empty() && misspelt_name(key, names).empty()));
       const std::string why = section.unknown == "silent" ? fmt::format("{} does not know it", table.tool) : "it does not know it";
       const std::string how = says_not_known(table, section, path, why);
-      const bool is_far = section.far == "warning" && is_near_none;
+      const bool is_far = (section.far == "warning" && is_near_none) || (section.far == "unlike" && help.empty());
+      if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
       if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
       const std::string meant = near.empty() ? key : near;
       const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
