@@ -437,6 +437,9 @@ TEST_CASE("public files: LLaVA's adapters, sizes of an srun line, and Hydra's ov
        {"s.sbatch",
         "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\nsrun --gres=gpu:4" + program,
         {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "4"}}},
+       {"s.sbatch",
+        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --partition=a\n#SBATCH --nodes=4\n#SBATCH --partition=b\nsrun" + program,
+        {{"hardware.nodes", "4"}, {"job.partition", "b"}}},
        {"h.sh",
         "#!/bin/bash\npython train.py model=llama trainer.devices=8 +trainer.num_nodes=2 trainer.precision=bf16-mixed "
         "optimizer.lr=1e-4\n",

@@ -167,8 +167,11 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
     const TreeNode at = node(root, section);
     const bool is_empty = !at || (at.value->entries.empty() && at.value->kind != Value::Kind::kScalar);
     if (is_empty || type.empty() || type == wanted) continue;
-    // One process has nothing to split: the section is left over from a larger run.
-    const bool is_alone = real(root, "num_processes").value_or(2) <= 1;
+    // One process has nothing to split, and stage 0 and NO_SHARD split nothing: the section is left over from another run.
+    const Value& inside = *at.value;
+    const bool is_whole = real(inside, "zero_stage").value_or(1) == 0 || real(inside, "zero_optimization.stage").value_or(1) == 0 ||
+                          text(inside, "fsdp_sharding_strategy") == "NO_SHARD";
+    const bool is_alone = real(root, "num_processes").value_or(2) <= 1 || is_whole;
     report.add("ACC012", d, key_span(d, at),
                fmt::format("'{}' is silently ignored: distributed_type is {}, not {}", section, type, wanted),
                {"", "", {}, is_alone ? std::optional<Severity>(Severity::kWarning) : std::nullopt});

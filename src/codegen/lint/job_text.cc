@@ -42,7 +42,10 @@ void sl_conda_init(const JobScript& in) {
   const bool is_login = shebang.find(" -l") != std::string::npos || shebang.find("--login") != std::string::npos ||
                         shebang.find(" -i") != std::string::npos;
   const ShellCommand* init = nullptr;
+  bool may_have_function = false;  // some sites' modules define it
   for (const ShellCommand& command : in.part.script.commands) {
+    may_have_function =
+        may_have_function || (!command.words.empty() && (command.words[0].text == "module" || command.words[0].text == "ml"));
     const bool is_conda = command.words.size() >= 2 && (command.words[0].text == "conda" || command.words[0].text == "mamba");
     const bool sets_up = (is_source(command) || (!command.words.empty() && command.words[0].text == "eval")) && command.depth == 0;
     if (sets_up) return;
@@ -50,7 +53,8 @@ void sl_conda_init(const JobScript& in) {
     if (init == nullptr || is_login || !is_conda || command.words[1].text != "activate") continue;
     in.report.add("SL028", in.d, {command.words[0].span.begin, command.words[1].span.end},
                   fmt::format("'{} activate' stops here: '{} init' prepares the next login, not this shell", command.words[0].text,
-                              init->words[0].text));
+                              init->words[0].text),
+                  {"", "", {}, may_have_function ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
     return;
   }
 }
@@ -105,17 +109,19 @@ void sl_empty_values(const JobScript& in) {
                                                                "time",  "mem"};
   const Directive* first = nullptr;
   size_t num_more = 0;
+  size_t num_empty = 0;
   for (const Directive& one : in.part.script.directives) {
+    if (!one.value.empty() || one.is_late || in.d.cut(one.span).find('=') == std::string_view::npos) continue;
     const bool is_number = std::find(kNumbers.begin(), kNumbers.end(), one.name) != kNumbers.end();
-    if (!is_number || !one.value.empty() || one.is_late || in.d.cut(one.span).find('=') == std::string_view::npos) continue;
-    num_more += first == nullptr ? 0 : 1;
-    if (first == nullptr) first = &one;
+    ++num_empty;
+    num_more += first == nullptr || !is_number ? 0 : 1;
+    if (first == nullptr && is_number) first = &one;
   }
   if (first == nullptr) return;
   const std::string others = num_more == 0 ? "has" : fmt::format("and {} more have", num_more);
-  constexpr size_t kManyMore = 2;  // the file is meant to be filled in
+  constexpr size_t kMany = 3;  // the file is meant to be filled in
   in.report.add("SL029", in.d, first->span, fmt::format("'--{}' {} no value: sbatch refuses the job", first->name, others),
-                {"", "", {}, num_more >= kManyMore ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+                {"", "", {}, num_empty >= kMany ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
 // "48:00" is minutes and seconds. Nobody asks for 48 minutes in these words; "30:00" and "60:00" are asked for.

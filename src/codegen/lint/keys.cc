@@ -29,6 +29,11 @@ struct OldKey {
   std::string name, gone_since;
 };
 
+// A key, and the one inside it that has to be given; empty: none has to.
+struct DecidingKey {
+  std::string name, inside;
+};
+
 struct AcceptedSection {
   std::string path;     // "zero_optimization.offload_param"; "" = top
   std::string unknown;  // parse, start, silent
@@ -41,8 +46,10 @@ struct AcceptedSection {
   std::vector<OldKey> old;
   // Keys at the top that the tool's own wizard always writes: a file with all of them and an old key is of the release that had it.
   std::vector<std::string> wizard_writes;
-  std::string elsewhere;           // kind whose keys people write here; empty: none
-  std::vector<std::string> minor;  // keys that decide nothing about training: what is reported, ports
+  std::string elsewhere;             // kind whose keys people write here; empty: none
+  std::vector<DecidingKey> decides;  // of those keys the ones that decide what is trained, with the key inside that has to be given
+  bool is_tuning = false;            // but for `stage` its keys decide memory and speed only
+  std::vector<std::string> minor;    // keys that decide nothing about training: what is reported, ports
   std::vector<KeySpec> keys;
   std::vector<std::string> prefixes;   // keys that may carry this in front ("fsdp_")
   std::vector<std::string> read_with;  // a key at the top and its value: with another one the tool passes over the whole section
@@ -105,6 +112,10 @@ std::vector<Accepted> read_accepted() {
       one.get("strict_since", section.strict_since);
       one.get("minor", section.minor);
       one.get("elsewhere", section.elsewhere);
+      one.get("tuning", section.is_tuning);
+      if (const Value* decides = one.child("decides"); decides != nullptr) {
+        for (const auto& [name, inside] : decides->entries) section.decides.push_back({name, inside.text});
+      }
       one.get("wizard_writes", section.wizard_writes);
       if (const Value* old = one.child("old"); old != nullptr) {
         for (const auto& [name, release] : old->entries) section.old.push_back({name, release.text});
@@ -206,6 +217,20 @@ std::string other_file(const AcceptedSection& here, const std::string& key) {
     }
   }
   return "";
+}
+
+// A key of another section that decides memory and speed only.
+bool only_tunes(const Accepted& table, const AcceptedSection& here, const std::string& key) {
+  return key != "stage" && std::any_of(table.sections.begin(), table.sections.end(), [&here, &key](const AcceptedSection& other) {
+           return &other != &here && other.is_tuning && find_spec(other, key) != nullptr;
+         });
+}
+
+// Whether the key of another file decides what is trained, by itself or by a key inside.
+bool decides_training(const AcceptedSection& section, const std::string& key, const Value& value) {
+  return std::any_of(section.decides.begin(), section.decides.end(), [&key, &value](const DecidingKey& one) {
+    return one.name == key && (one.inside.empty() || value.find(one.inside) != nullptr);
+  });
 }
 
 // Why the release that is used does not have a key that others have; "" when it has it, or nobody says which is used.
@@ -313,7 +338,9 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
       const std::string meant = near.empty() ? key : near;
       const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
-      const bool is_harmless = section.unknown == "silent" && (is_minor || section.near == "warning" || asks_for_nothing(*at.value));
+      const bool is_harmless = section.unknown == "silent" &&
+                               (is_minor || section.near == "warning" || asks_for_nothing(*at.value) ||
+                                only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
       report.add(section.code, d, key_span(d, at), how,
                  {help, section.unknown, {}, is_far || is_harmless ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
       continue;

@@ -44,9 +44,11 @@ void sl_logs(const JobScript& in) {
     const bool is_of_job = folder.find("%j") != std::string::npos || folder.find("%A") != std::string::npos;
     in.report.add(
         "SL006", in.d, log->span,
-        is_of_job ? fmt::format("the folder '{}' is named after the job's number: nobody can make it before the job starts", folder)
-                  : fmt::format("the folder '{}' has to be there before the job starts: else it fails without a log", folder),
-        {is_of_job ? "put the number into the file's name" : "", "", {}, is_of_job ? std::optional<Severity>() : Severity::kWarning});
+        is_of_job
+            ? fmt::format("SLURM makes the folder '{}', named after the job's number, from 23.02 on: in older releases nobody can",
+                          folder)
+            : fmt::format("SLURM makes the folder '{}' from 23.02 on: in older releases a job without it fails without a log", folder),
+        {is_of_job ? "put the number into the file's name" : "", "", {}, is_of_job ? std::optional<Severity>() : Severity::kNote});
     break;
   }
   const Directive *tasks = in.directive("ntasks"), *gpus = in.directive("gres");
@@ -173,11 +175,13 @@ void sl_addresses(const JobScript& in) {
     const bool is_looked_up = text.find("=$(") != std::string_view::npos || text.find("=`") != std::string_view::npos;
     const bool is_local = (text.find("localhost") != std::string_view::npos || text.find("127.0.0.1") != std::string_view::npos) &&
                           (!is_looked_up || text.find("|| echo") != std::string_view::npos);
+    const bool is_fallback = is_looked_up || text.find(":-") != std::string_view::npos || text.find(":=") != std::string_view::npos;
     const auto is_set_again = [&one](const EnvironmentSetting& other) { return other.name == one.name && &other != &one; };
     const bool is_only = std::none_of(in.d.environment.begin(), in.d.environment.end(), is_set_again);
     if (one.name == "MASTER_ADDR" && is_local && in.nodes > 1 && is_only) {
       in.report.add("SL016", in.d, one.span,
-                    fmt::format("MASTER_ADDR can be localhost: then {} nodes train {} jobs of their own", in.nodes, in.nodes));
+                    fmt::format("MASTER_ADDR can be localhost: then {} nodes train {} jobs of their own", in.nodes, in.nodes),
+                    {"", "", {}, is_fallback ? std::nullopt : std::optional<Severity>(Severity::kError)});
     }
   }
   const Directive* gres = in.directive("gres");

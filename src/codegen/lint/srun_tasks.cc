@@ -1,5 +1,7 @@
 #include "codegen/lint/srun_tasks.h"
 
+#include <algorithm>
+
 namespace distsetup::lint {
 namespace {
 
@@ -31,7 +33,9 @@ SrunTasks tasks(const JobScript& in, const TaskOption& own_nodes, const TaskOpti
   out.nodes = nodes.is_given ? nodes.n : total.is_given && total.n == 1 ? 1 : in.setup.context.nodes;
   const bool counts_otherwise = in.directive("ntasks-per-gpu") != nullptr || in.directive("ntasks-per-socket") != nullptr;
   if (per_node.is_given) {
-    out.per_node = per_node.n;
+    // Beside a number of all tasks it is the most that a node gets.
+    const bool is_most = total.is_given && total.n > 0 && out.nodes > 0;
+    out.per_node = is_most ? std::min(per_node.n, (total.n + out.nodes - 1) / out.nodes) : per_node.n;
   } else if (total.is_given) {
     out.per_node = total.n == 1 ? 1 : out.nodes > 0 ? total.n / out.nodes : 0;
     if (total.n == 1) out.nodes = 1;

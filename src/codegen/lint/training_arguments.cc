@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "base/names.h"
+
 namespace distsetup::lint {
 namespace {
 
@@ -42,6 +44,13 @@ void hf_matches(const LintSetup& setup, const Document& d, Findings& report) {
   }
 }
 
+// A switch that stands alone or says so; of a variable nobody knows here what it says.
+bool is_on(const LaunchOption* option) {
+  if (option == nullptr) return false;
+  const std::string word = lower(option->value);
+  return !option->has_value || word.empty() || word == "true" || word == "1" || word == "yes";
+}
+
 void hf_scripts(const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
     for (const LaunchLine& line : part.lines) {
@@ -49,9 +58,8 @@ void hf_scripts(const Document& d, Findings& report) {
       if (script == nullptr) continue;
       const LaunchOption* fp16 = script->find("fp16");
       const LaunchOption* bf16 = script->find("bf16");
-      const bool both = fp16 != nullptr && bf16 != nullptr && fp16->value != "False" && bf16->value != "False" &&
-                        fp16->value != "false" && bf16->value != "false";
-      if (both && script->find("tensor_model_parallel_size") == nullptr && script->find("micro_batch_size") == nullptr)
+      if (is_on(fp16) && is_on(bf16) && script->find("tensor_model_parallel_size") == nullptr &&
+          script->find("micro_batch_size") == nullptr)
         report.add("HF001", d, fp16->span, "fp16 and bf16 are both on");
     }
   }
@@ -86,8 +94,10 @@ void check_training_arguments(const LintSetup& setup, const Document& d, Finding
                "gradient_checkpointing without use_reentrant: its default differs by release");
   }
   if (checkpoints && is_true(root, "ddp_find_unused_parameters") && !is_false(root, reentrant)) {
-    report.add("HF005", d, key_span(d, node(root, "ddp_find_unused_parameters")),
-               "the search for unused parameters and reentrant checkpointing mark parameters ready twice");
+    report.add(
+        "HF005", d, key_span(d, node(root, "ddp_find_unused_parameters")),
+        "the search for unused parameters and reentrant checkpointing mark parameters ready twice",
+        {"", "", {}, is_true(root, reentrant) ? std::optional<Severity>() : Severity::kWarning});  // the default differs by release
   }
 }
 

@@ -81,7 +81,10 @@ class ScriptReader {
     }
     std::vector<FoundKey> keys;
     for (const foreign::Directive& one : script.directives) {
-      if (one.is_late || is_narrowed(part, one)) continue;
+      const bool is_said_again = std::any_of(&one + 1, script.directives.data() + script.directives.size(), [&one](const auto& later) {
+        return later.name == one.name && !later.is_late && later.is_of_more == one.is_of_more;
+      });
+      if (one.is_late || is_said_again || is_narrowed(part, one)) continue;
       keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
       if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
     }
