@@ -83,10 +83,17 @@ HttpServer::HttpServer(const ServiceSettings& settings, std::function<HttpAnswer
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     state->socket = socket;
   });
-  // Before the library looks for a route: ours is the only router. Methods that have a body are handled behind it, when it was read.
+  // Ours is the only router.
   const auto handle = [state = state_.get()](const httplib::Request& request, httplib::Response& response) {
     state->handle(request, response);
   };
+  // A request that announces no body has none; the library would read until the client closes.
+  server.set_pre_routing_handler([handle](const httplib::Request& request, httplib::Response& response) {
+    const bool has_body = request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
+    if (has_body || request.method == "GET" || request.method == "HEAD") return httplib::Server::HandlerResponse::Unhandled;
+    handle(request, response);
+    return httplib::Server::HandlerResponse::Handled;
+  });
   server.Get(".*", handle);
   server.Post(".*", handle);
   server.Put(".*", handle);

@@ -78,13 +78,11 @@ Diagnostics check_provider(const ServiceSettings& settings) {
   const Json said = ask_sibling({"validate", name, "--json"}, folder).json();
   fs::remove(folder + "/" + name, failure);
   Diagnostics out;
-  for (const Json& file : said.is_object() ? said.value("files", Json::array()) : Json::array()) {
-    for (const Json& one : file.value("diagnostics", Json::array())) {
-      const Json at = one.value("location", Json::object());
-      if (one.value("severity", "") != "error") continue;
-      out.push_back(error(one.value("code", ""), {settings.config_path, at.value("line", 0), at.value("column", 0)},
-                          one.value("message", ""), one.value("help", "")));
-    }
+  for (const Json& one : said.is_object() ? said.value("diagnostics", Json::array()) : Json::array()) {
+    const Json at = one.value("location", Json::object());
+    if (one.value("severity", "") != "error") continue;
+    out.push_back(error(one.value("code", ""), {settings.config_path, at.value("line", 0), at.value("column", 0)},
+                        one.value("message", ""), one.value("help", "")));
   }
   return out;
 }
@@ -145,6 +143,7 @@ int serve(ServiceSettings settings) {
 }  // namespace
 
 int run_service_program(const std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
   if (words.size() == 3 && words[0] == "--keep") return run_keeper(words[1], std::strtol(words[2].c_str(), nullptr, 10));
   if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
   // Before any thread begins: only the main thread waits for them.

@@ -60,6 +60,7 @@ constexpr NamedCommand kCommands[] = {
     {"data export", data_export_command},
     {"data tokenize", data_tokenize_command},
     {"data render", data_render_command},
+    {"serve", serve_command},
     {"jobs list", jobs_list_command},
     {"jobs show", jobs_show_command},
     {"jobs logs", jobs_logs_command},

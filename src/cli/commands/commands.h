@@ -41,6 +41,7 @@ Command data_show_command();
 Command data_export_command();
 Command data_tokenize_command();
 Command data_render_command();
+Command serve_command();
 Command jobs_list_command();
 Command jobs_show_command();
 Command jobs_logs_command();
