@@ -248,7 +248,7 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
 
 Json recommendation(const std::string& folder, const PlanningOutcome& outcome) {
   const int64_t parameters = outcome.plan.value("model_parameters", int64_t{0});
-  const ProviderRule rule = size_rule(parameters);
+  const ProviderRule rule = provider_rule(parameters);
   std::vector<std::string> words;
   for (size_t i = 0; i < outcome.words.size(); ++i) {
     const bool is_over =

@@ -77,7 +77,7 @@ Json plan_shape(const Json& plan) {
   return out;
 }
 
-ProviderRule size_rule(int64_t parameters) {
+ProviderRule provider_rule(int64_t parameters) {
   constexpr int64_t kBillion = 1000000000;
   if (parameters < kBillion) return {"under 1B parameters: inline, one GPU", "inline", {"--nodes", "1", "--gpus", "1"}};
   if (parameters < 7 * kBillion)

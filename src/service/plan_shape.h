@@ -16,6 +16,6 @@ struct ProviderRule {
   std::string rule, recommended;  // "inline", "either", "remote"
   std::vector<std::string> words;
 };
-ProviderRule size_rule(int64_t parameters);
+ProviderRule provider_rule(int64_t parameters);
 
 }  // namespace distsetup
