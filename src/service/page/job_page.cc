@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/quantity.h"
 #include "service/page/chart.h"
@@ -37,7 +38,7 @@ struct FactList {
 std::string rate_beside(double measured, double predicted) {
   if (predicted <= 0) return "";
   if (measured <= 0) return "predicted";
-  return fmt::format("{:.2f} × the predicted {}", measured / predicted, short_number(predicted));
+  return fmt::format("{} × the predicted {}", short_number(std::round(measured / predicted * 1000) / 1000), short_number(predicted));
 }
 
 std::string devices_text(const Json& job) {
