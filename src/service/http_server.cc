@@ -100,6 +100,14 @@ HttpServer::HttpServer(const ServiceSettings& settings, std::function<HttpAnswer
   server.Patch(".*", handle);
   server.Delete(".*", handle);
   server.Options(".*", handle);
+  // A request that says nothing of a body has none (`curl -X POST`); the library would wait for one until the client is gone.
+  server.set_pre_routing_handler([state = state_.get()](const httplib::Request& request, httplib::Response& response) {
+    const bool may_have_body = request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
+    if (!may_have_body || request.has_header("Content-Length") || request.has_header("Transfer-Encoding"))
+      return httplib::Server::HandlerResponse::Unhandled;
+    state->handle(request, response);
+    return httplib::Server::HandlerResponse::Handled;
+  });
   // What the library refuses itself: bodies that are too large, heads that are none.
   server.set_error_handler(httplib::Server::HandlerWithResponse([](const httplib::Request&, httplib::Response& response) {
     if (!response.body.empty() || response.status < 400) return httplib::Server::HandlerResponse::Unhandled;

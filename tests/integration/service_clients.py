@@ -1,6 +1,7 @@
 """service_clients.py URL VERSION: llama-stack-client (on PYTHONPATH) against the service at URL. Its answers are read with pydantic as strictly as
 the client can: a field that its models require and that is not there is a failure."""
 import datetime
+import logging
 import pathlib
 import sys
 import time
@@ -9,6 +10,7 @@ import httpx
 from llama_stack_client import BadRequestError, ConflictError, LlamaStackClient, NotFoundError, UnprocessableEntityError
 from llama_stack_client._models import BaseModel
 
+logging.getLogger("httpx").setLevel(logging.WARNING)
 URL, VERSION = sys.argv[1:3]
 client = LlamaStackClient(base_url=URL)
 post_training = client.post_training if VERSION == "0.2.12" else client.alpha.post_training
@@ -56,9 +58,9 @@ assert any(one.route.endswith("/preference-optimize") for one in strict(client.r
 
 # --- data sets
 pairs = f"pairs-{VERSION}"
-rows = [{"prompt": f"{a} + {b} = ", "chosen": str(a + b), "rejected": str(a + b + 1)} for a in range(4) for b in range(4)]
-made = strict(client.datasets.register(dataset_id=pairs, purpose="post-training/messages", source={"type": "rows", "rows": rows}, metadata={"of": "sums"}))
-assert (made.identifier, made.type, made.metadata["of"]) == (pairs, "dataset", "sums"), made
+rows = [{"prompt": f"is {a} a number? ", "chosen": "yes", "rejected": "no"} for a in range(16)]
+made = strict(client.datasets.register(dataset_id=pairs, purpose="post-training/messages", source={"type": "rows", "rows": rows}, metadata={"of": "answers"}))
+assert (made.identifier, made.type, made.metadata["of"]) == (pairs, "dataset", "answers"), made
 chats = f"chats-{VERSION}"
 talk = [{"messages": [{"role": "user", "content": f"What is {a} + {a}?"}, {"role": "assistant", "content": str(a + a)}]} for a in range(12)]
 strict(client.datasets.register(dataset_id=chats, purpose="post-training/messages", source={"type": "rows", "rows": talk}))
@@ -104,7 +106,7 @@ assert status.resources_allocated["world_size"] == 2 and status.resources_alloca
 everything = httpx.get(f"{URL}/v1/post-training/job/status?job_uuid={dpo}").json()
 assert [line["step"] for line in everything["losses"]] == list(range(1, 9)), everything["losses"]
 margins = [line["rewards/margins"] for line in everything["losses"]]
-assert margins[-1] > margins[0] + 1e-3, margins
+assert margins[-1] > margins[1] > margins[0], margins
 artifacts = strict(post_training.job.artifacts(job_uuid=dpo))
 assert artifacts.job_uuid == dpo and artifacts.checkpoints, artifacts
 for one in artifacts.checkpoints:

@@ -149,15 +149,15 @@ TEST_CASE("page: charts keep the shape and survive any number", "[page]") {
   CHECK(std::find(few.begin(), few.end(), points[5000]) != few.end());
   CHECK(std::is_sorted(few.begin(), few.end()));
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
-  CHECK(chart_html({"a", "A", {{"l", {}}}, 0, 10}).empty());
-  CHECK(chart_html({"a", "A", {{"l", {{1, nan}, {2, inf}, {3, 1e308}}}}, 0, 10}).empty());
+  CHECK(chart_html({"a", "A", {{"l", {}}}, false, 0, 10}).empty());
+  CHECK(chart_html({"a", "A", {{"l", {{1, nan}, {2, inf}, {3, 1e308}}}}, false, 0, 10}).empty());
   for (const double value : {0.0, 1e-300, -5.0, 1e29, 0.1}) {
-    const std::string html = chart_html({"a", "A", {{"l", {{1, value}, {2, nan}}}}, 0, 10});
+    const std::string html = chart_html({"a", "A", {{"l", {{1, value}, {2, nan}}}}, false, 0, 10});
     CHECK(html.find("nan") == std::string::npos);
     CHECK(html.find("inf") == std::string::npos);
     CHECK(html.find("<polyline") != std::string::npos);
   }
-  CHECK(chart_sentence({"a", "A", {{"loss", {{1, 5}, {2, 3}, {3, 4}}}}, 0, 0}) ==
+  CHECK(chart_sentence({"a", "A", {{"loss", {{1, 5}, {2, 3}, {3, 4}}}}, false, 0, 0}) ==
         "loss: 5 at step 1, lowest 3 at step 2, highest 5 at step 1, now 4 at step 3");
 }
 

@@ -129,7 +129,8 @@ std::string chart_sentence(const Chart& chart) {
 std::string chart_html(const Chart& chart) {
   const std::optional<Range> range = range_of(chart);
   if (!range) return "";
-  const Scale scale = scale_of(range->low, range->high);
+  const Scale scale =
+      chart.has_zero ? scale_of(std::min(range->low, 0.0), std::max(range->high, 0.0)) : scale_of(range->low, range->high);
   const int num_ticks = scale.num_ticks();
   std::string drawing, labels, legend;
   for (int n = 0; n < num_ticks; ++n) {

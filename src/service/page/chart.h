@@ -15,6 +15,7 @@ struct ChartLine {
 struct Chart {
   std::string id, title;
   std::vector<ChartLine> lines;          // at most four
+  bool has_zero = false;                 // the scale begins at 0
   double first_step = 0, last_step = 0;  // where the axis begins and ends; a line that goes on makes it longer
 };
 

@@ -16,11 +16,12 @@
 namespace distsetup {
 namespace {
 
-std::string curves_html(const MetricCurves& curves, double last_step) {
-  std::string html = chart_html({"loss", "Loss", {curves.loss, curves.held_out_loss}, 0, last_step});
-  html += chart_html({"rate", "Learning rate", {curves.learning_rate}, 0, last_step});
-  html += chart_html({"rewards", "Rewards", {curves.margin, curves.chosen, curves.rejected}, 0, last_step});
-  html += chart_html({"accuracy", "Pairs told apart", {curves.accuracy}, 0, last_step});
+// The axis ends where the run is: a long run would be a stroke at its left edge for hours.
+std::string curves_html(const MetricCurves& curves) {
+  std::string html = chart_html({"loss", "Loss", {curves.loss, curves.held_out_loss}, false, 0, 1});
+  html += chart_html({"rate", "Learning rate", {curves.learning_rate}, true, 0, 1});
+  html += chart_html({"rewards", "Rewards", {curves.margin, curves.chosen, curves.rejected}, true, 0, 1});
+  html += chart_html({"accuracy", "Pairs told apart", {curves.accuracy}, true, 0, 1});
   return html;
 }
 
@@ -132,7 +133,7 @@ std::string job_page(const Json& job, const LogView& log, std::string_view versi
                       {"reason", text_at(job, "/reason")},
                       {"reason_kind", state == "failed" ? "failure" : "waiting"},
                       {"facts", fact_values(job, curves)},
-                      {"curves", curves_html(curves, static_cast<double>(steps))},
+                      {"curves", curves_html(curves)},
                       {"memory", memory_values(job)},
                       {"times", time_values(job)},
                       {"has_checkpoints", !checkpoints.empty()},
