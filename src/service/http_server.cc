@@ -103,7 +103,9 @@ HttpServer::HttpServer(const ServiceSettings& settings, std::function<HttpAnswer
   // A request that says nothing of a body has none (`curl -X POST`); the library would wait for one until the client is gone.
   server.set_pre_routing_handler([state = state_.get()](const httplib::Request& request, httplib::Response& response) {
     const bool may_have_body = request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
-    if (!may_have_body || request.has_header("Content-Length") || request.has_header("Transfer-Encoding"))
+    const bool is_unknown =
+        request.method == "TRACE" || request.method == "CONNECT" || request.method == "PRI";  // no route of the library
+    if (!is_unknown && (!may_have_body || request.has_header("Content-Length") || request.has_header("Transfer-Encoding")))
       return httplib::Server::HandlerResponse::Unhandled;
     state->handle(request, response);
     return httplib::Server::HandlerResponse::Handled;

@@ -24,6 +24,7 @@ const std::vector<ServiceRoute>& route_table() {
 std::vector<RouteAnswer> common_answers(const ServiceRoute& route) {
   std::vector<RouteAnswer> out;
   const auto add = [&out](int status, const char* about) { out.push_back({status, about, "Problem", "application/json"}); };
+  add(400, "the request cannot be read");
   if (!route.needs_no_token) add(401, "a token is needed, and none of the service's was given");
   add(403, "the Host header names another machine than this one");
   add(429, "too many requests of this client; Retry-After says how long to wait");
