@@ -183,16 +183,17 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   }
   bool is_written = write_input(folder + "/request.json", request.dump(1) + "\n");
   if (!input.provider_text.empty()) is_written &= write_input(folder + "/provider.yaml", input.provider_text);
-  ServedReading asked = read_by_tables(folder, "request.json");
+  ServedReading asked;
+  if (is_written) asked = read_by_tables(folder, "request.json");
   ServedReading provider;
-  if (!input.provider_text.empty()) provider = read_by_tables(folder, "provider.yaml");
+  if (is_written && !input.provider_text.empty()) provider = read_by_tables(folder, "provider.yaml");
   for (ServedReading* reading : {&asked, &provider}) {
     if (reading->refused) {
       out.refused = reading->refused;
       return out;
     }
   }
-  is_written &= write_input(folder + "/run.yaml", asked.run_file);
+  is_written = is_written && write_input(folder + "/run.yaml", asked.run_file);
   if (!is_written) {
     out.refused = refusal(503, "the job's files cannot be written: is the disk full?");
     return out;
