@@ -15,10 +15,10 @@ service_pids=()
 trap 'status=$?; stop_services; rm -rf "$work"; exit $status' EXIT
 
 # The provider's section for two ranks on CPU, with fast steps: $work/run_fsdp.yaml
-service_config() {
+service_config() {  # for two ranks
   cat >"$work/run_fsdp.yaml" <<YAML
 fsdp_config: {sharding_strategy: "FULL_SHARD", mixed_precision_policy: null}
-torch_run_config: {nnodes: 1, nproc_per_node: ${1:-2}}
+torch_run_config: {nnodes: 1, nproc_per_node: 2}
 max_seq_length: 64
 gradient_checkpointing: false
 activation_checkpointing: none
@@ -61,9 +61,9 @@ stop_services() {
     timeout 20 tail --pid="$pid" -f /dev/null 2>/dev/null || kill -9 "$pid" 2>/dev/null || true
   done
   # what runs of this test's folder, and of no other
-  for pid in $(grep -slF -- "$work/" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); do
+  while read -r pid; do
     [[ $pid == "$$" || $pid == "$BASHPID" ]] || kill -9 "$pid" 2>/dev/null || true
-  done
+  done < <(grep -slF -- "$work/" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3)
 }
 
 # service_environment: $service_python, made once; $client_of_0_2_12 and $client_of_0_3_5 are folders for its PYTHONPATH.
@@ -90,13 +90,12 @@ service_environment() {
     echo "$stamp" >"$environment/stamp"
   fi
   flock -u 8
-  service_python=$environment/bin/python
-  # shellcheck disable=SC2034
-  client_of_0_2_12=$environment/client-0.2.12 client_of_0_3_5=$environment/client-0.3.5
+  # shellcheck disable=SC2034 # for who sources this
+  service_python=$environment/bin/python client_of_0_2_12=$environment/client-0.2.12 client_of_0_3_5=$environment/client-0.3.5
 }
 
 # processes_of TEXT: how many processes have it on their command line
-processes_of() { grep -slF -- "$1" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | grep -vxe "$$" -e "$BASHPID" | wc -l; }
+processes_of() { grep -slF -- "$1" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | grep -cvxe "$$" -e "$BASHPID" || true; }
 
 # wait_for ID STATES SECONDS: until the job is in one of them ("completed|failed"); leaves the answer in $job
 wait_for() {

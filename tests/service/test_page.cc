@@ -1,5 +1,5 @@
 // The page as bytes: values in, HTML out. tests/data/service_page/*.json are answers of the service, *.html what becomes of them;
-// after a change that is meant: DISTSETUP_UPDATE_PAGES=1 unit_tests "[page]", and the difference is the review.
+// after a change that is meant: DISTSETUP_UPDATE_PAGES=1 service_tests "[page]", and the difference is the review.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
