@@ -23,8 +23,7 @@ constexpr int kDeepest = 64;
 std::string kind_of(const Json& value) {
   if (value.is_null()) return "null";
   if (value.is_boolean()) return "a boolean";
-  if (value.is_number_integer()) return fmt::format("the number {}", value.dump());
-  if (value.is_number()) return fmt::format("the number {}", value.dump());
+  if (value.is_number()) return value.dump();
   if (value.is_array()) return "a list";
   if (value.is_object()) return "an object";
   std::string text = value.get<std::string>();

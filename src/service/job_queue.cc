@@ -16,6 +16,7 @@
 #include "base/own_program.h"
 #include "base/subprocess.h"
 #include "base/text.h"
+#include "service/free_port.h"
 #include "service/job_log.h"
 #include "service/launcher.h"
 #include "service/processes.h"
@@ -24,6 +25,7 @@ namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr double kNodeSilence_s = 10;
 constexpr double kTurn_s = 0.25, kKeeperStart_s = 10, kForget_s = 60;
 constexpr TimeMs kPatience_ms = 5000;  // a keeper gets so long beyond the grace, then its session is killed
 constexpr int kLongestBackoff = 10;    // doublings
@@ -224,6 +226,7 @@ void JobQueue::begin_waiting() {
   const auto num_open = static_cast<int64_t>(service_.jobs->in_states({JobState::kScheduled, JobState::kInProgress}).size());
   int64_t places = settings.max_concurrent_jobs - num_open;
   if (places <= 0) return;
+  if (settings.launcher == LauncherKind::kNodes && !service_.nodes.are_all_here(settings.nodes, now_s(), kNodeSilence_s)) return;
   const TimeMs now = wall_clock_ms();
   for (JobRecord& job : service_.jobs->in_states({JobState::kQueued})) {
     if (places <= 0) return;
@@ -263,7 +266,10 @@ void JobQueue::start_keeper(const JobRecord& job) {
     if (forbid_attempt(folder, job.attempt)) finish(job, none);
     return;
   }
-  const Json orders = keeper_orders(service_.settings, job, *facts).json();
+  const int port = job.num_nodes > 1 ? free_port_from(service_.settings.master_port) : 0;
+  if (job.num_nodes > 1)
+    (void)write_file_atomic(attempt + "/rendezvous.json", Json{{"master_port", port}}.dump() + "\n", Overwrite::kForce);
+  const Json orders = keeper_orders(service_.settings, job, *facts, port).json();
   const Result<Written> written = write_file_atomic(attempt + "/commands.json", orders.dump(1) + "\n", Overwrite::kForce);
   if (!written.ok()) {
     service_.log->write(LogLevel::kError, "job_not_started", {{"job_uuid", job.id}, {"reason", written.diagnostics[0].message}});

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/own_program.h"
+
 #include "service/sibling_program.h"
 
 namespace distsetup {
@@ -46,10 +48,44 @@ std::vector<std::string> launch_words(const ServiceSettings& settings) {
   return {sibling_program(), "launch", "--plan", "plan.json", "--grace", fmt::format("{}", settings.grace_s)};
 }
 
-KeeperPhase launch_phase(const ServiceSettings& settings, const JobRecord&) {
+std::vector<std::string> node_words(const ServiceSettings& settings, int64_t node, int master_port) {
+  std::vector<std::string> words = launch_words(settings);
+  words.insert(words.end(), {"--node-rank", std::to_string(node), "--master-addr", settings.master_addr, "--master-port",
+                             std::to_string(master_port)});
+  return words;
+}
+
+// For a shell on the other side.
+std::string in_quotes(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// With a terminal on the other side (-tt), the ranks there end with this connection.
+std::vector<std::string> ssh_words(const std::string& host, const std::string& folder, const std::vector<std::string>& words) {
+  std::string line = "cd " + in_quotes(folder) + " && exec";
+  for (const std::string& word : words) line += " " + in_quotes(word);
+  return {"ssh", "-tt", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", host, line};
+}
+
+KeeperPhase launch_phase(const ServiceSettings& settings, const JobRecord& job, int master_port) {
   KeeperPhase out;
   out.name = "launch";
-  out.commands = {launch_words(settings)};
+  const std::string folder = JobFolder(settings.data_folder, job.id).path();
+  switch (settings.launcher) {
+    case LauncherKind::kLocal: out.commands = {launch_words(settings)}; break;
+    case LauncherKind::kNodes: out.commands = {node_words(settings, 0, master_port)}; break;
+    case LauncherKind::kSsh:
+      for (int64_t node = 0; node < job.num_nodes; ++node)
+        out.commands.push_back(
+            ssh_words(settings.ssh_hosts[static_cast<size_t>(node)], folder, node_words(settings, node, master_port)));
+      break;
+    case LauncherKind::kSlurm:
+      out.commands = {{own_program().string(), "--slurm", folder}};
+      out.commands[0].insert(out.commands[0].end(), settings.slurm_flags.begin(), settings.slurm_flags.end());
+      break;
+  }
   return out;
 }
 
@@ -59,11 +95,11 @@ std::string final_model_folder(const ServiceSettings& settings, const JobFacts& 
   return facts.checkpoint_dir + "/" + (settings.mode == ServiceMode::kInline ? "dpo_model" : kFinalModel);
 }
 
-KeeperOrders keeper_orders(const ServiceSettings& settings, const JobRecord& job, const JobFacts& facts) {
+KeeperOrders keeper_orders(const ServiceSettings& settings, const JobRecord& job, const JobFacts& facts, int master_port) {
   KeeperOrders out;
   out.grace_s = settings.grace_s;
   if (!job.devices.empty()) out.variables.emplace_back("CUDA_VISIBLE_DEVICES", job.devices);
-  out.phases = {data_phase(facts), plan_phase(facts), launch_phase(settings, job)};
+  out.phases = {data_phase(facts), plan_phase(facts), launch_phase(settings, job, master_port)};
   KeeperPhase exported;
   exported.name = "export";
   exported.made = exported.made_as = final_model_folder(settings, facts);

@@ -15,6 +15,7 @@ inline constexpr char kFinalModel[] = "fsdp_dpo_model";  // below the checkpoint
 
 std::string final_model_folder(const ServiceSettings& settings, const JobFacts& facts);
 // Data, plan, launch, export: what is done already is not done again.
-KeeperOrders keeper_orders(const ServiceSettings& settings, const JobRecord& job, const JobFacts& facts);
+// `master_port`: where the ranks of several nodes meet.
+KeeperOrders keeper_orders(const ServiceSettings& settings, const JobRecord& job, const JobFacts& facts, int master_port);
 
 }  // namespace distsetup

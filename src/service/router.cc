@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "service/access.h"
 #include "service/body_schema.h"
+#include "service/front.h"
 #include "service/request_schemas.h"
 
 namespace distsetup {
@@ -97,6 +98,7 @@ HttpAnswer route_request(Service& service, HttpRequest& request) {
   std::optional<HttpAnswer> refused;
   const Json body = checked_body(route, request, refused);
   if (refused) return *refused;
+  if (service.settings.mode == ServiceMode::kFront && is_passed_on(request.path)) return pass_on(service, request);
   return route.handler(service, request, body);
 }
 

@@ -7,6 +7,7 @@
 #include "service/dataset_store.h"
 #include "service/event_log.h"
 #include "service/job_store.h"
+#include "service/node_book.h"
 #include "service/service_settings.h"
 
 namespace distsetup {
@@ -25,6 +26,7 @@ struct Service {
   DatasetStore* datasets = nullptr;
   JobQueue* queue = nullptr;
   ServiceCounters counters;
+  NodeBook nodes;
   TimeMs started_ms = 0;
   std::atomic<bool> is_stopping{false};
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -16,14 +17,17 @@
 #include "base/subprocess.h"
 #include "base/text.h"
 #include "service/client/client_program.h"
+#include "service/front.h"
 #include "service/http_server.h"
 #include "service/job_planning.h"
 #include "service/job_queue.h"
 #include "service/keeper.h"
+#include "service/node_agent.h"
 #include "service/processes.h"
 #include "service/router.h"
 #include "service/settings_file.h"
 #include "service/sibling_program.h"
+#include "service/slurm_job.h"
 
 namespace distsetup {
 namespace {
@@ -87,7 +91,35 @@ Diagnostics check_provider(const ServiceSettings& settings) {
   return out;
 }
 
+// SIGINT or SIGTERM; every thread has them blocked.
+int await_signal() {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  for (const int number : {SIGINT, SIGTERM}) sigaddset(&awaited, number);
+  int number = 0;
+  ::sigwait(&awaited, &number);
+  return number;
+}
+
+// A node beside the first: no server, no store.
+int serve_node(const ServiceSettings& settings) {
+  EventLog log(settings.log_level);
+  log.open_file(service_log_path());
+  fmt::print("Node {} of {} joins {}:{}\n", settings.node_rank, settings.nodes, settings.master_addr, settings.port);
+  std::fflush(stdout);
+  std::atomic<bool> is_stopping{false};
+  std::thread agent([&] { run_node_agent(settings, log, is_stopping); });
+  log.write(LogLevel::kInfo, "node_stopping", {{"signal", await_signal()}});
+  is_stopping = true;
+  agent.join();
+  return kExitOk;
+}
+
 int serve(ServiceSettings settings) {
+  if (settings.node_rank > 0 && settings.launcher == LauncherKind::kNodes) return serve_node(settings);
+  if (settings.mode == ServiceMode::kFront) {
+    if (const Diagnostics wrong = check_remote(settings); has_error(wrong)) return complain(wrong, kExitUnusable);
+  }
   std::error_code failure;
   fs::create_directories(settings.data_folder, failure);
   fs::permissions(settings.data_folder, fs::perms::owner_all, failure);
@@ -126,11 +158,7 @@ int serve(ServiceSettings settings) {
              {"world_size", settings.world()}});
   queue.start();
   std::thread serving([&server] { server.serve(); });
-  sigset_t awaited;
-  sigemptyset(&awaited);
-  for (const int number : {SIGINT, SIGTERM}) sigaddset(&awaited, number);
-  int number = 0;
-  ::sigwait(&awaited, &number);
+  const int number = await_signal();
   log.write(LogLevel::kInfo, "service_stopping", {{"signal", number}, {"leaves_jobs", settings.leaves_jobs}});
   service.is_stopping = true;
   queue.stop();
@@ -144,6 +172,7 @@ int serve(ServiceSettings settings) {
 
 int run_service_program(const std::vector<std::string>& words) {
   if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
+  if (words.size() >= 2 && words[0] == "--slurm") return run_slurm_phase(words[1], {words.begin() + 2, words.end()});
   if (words.size() == 3 && words[0] == "--keep") return run_keeper(words[1], std::strtol(words[2].c_str(), nullptr, 10));
   if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
   // Before any thread begins: only the main thread waits for them.

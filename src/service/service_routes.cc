@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 
+#include "base/clock.h"
 #include "service/http_message.h"
+#include "service/job_folder.h"
 #include "service/job_json.h"
 #include "service/job_queue.h"
 #include "service/metrics_text.h"
@@ -105,6 +108,28 @@ HttpAnswer answer_routes(Service&, const HttpRequest&, const Json&) {
   return json_answer({{"data", data}});
 }
 
+// An agent asks for its part of the job that runs on all nodes.
+HttpAnswer answer_node(Service& service, const HttpRequest& request, const Json&) {
+  const int64_t rank = std::strtoll(request.path_values.find("rank")->second.c_str(), nullptr, 10);
+  const ServiceSettings& settings = service.settings;
+  if (settings.launcher != LauncherKind::kNodes || rank >= settings.nodes)
+    return refusal(409, fmt::format("this service has no node {}: it has {} started by agents", rank,
+                                    settings.launcher == LauncherKind::kNodes ? settings.nodes : 1));
+  service.nodes.saw(rank, now_s());
+  for (const JobRecord& job : service.jobs->in_states({JobState::kInProgress})) {
+    const JobFolder folder(settings.data_folder, job.id);
+    if (job.is_cancel_asked || keeper_phase(folder, job.attempt) != "launch" || keeper_result(folder, job.attempt)) continue;
+    const Json meeting = read_json(folder.attempt(job.attempt) + "/rendezvous.json");
+    if (!meeting.is_object()) continue;
+    return json_answer({{"job",
+                         {{"job_uuid", job.id},
+                          {"attempt", job.attempt},
+                          {"folder", folder.path()},
+                          {"master_port", meeting.value("master_port", 0)}}}});
+  }
+  return json_answer({{"job", nullptr}});
+}
+
 }  // namespace
 
 Json health_json(const Service& service) {
@@ -149,6 +174,11 @@ std::vector<ServiceRoute> service_routes() {
   metrics.answers = {{200, "OpenMetrics", "", "application/openmetrics-text"}};
   metrics.handler = answer_metrics;
   out.push_back(std::move(metrics));
+  ServiceRoute node = new_route("GET", "/v1/nodes/{rank}", "node_work", "what an agent on another node has to do");
+  node.parameters = {{"rank", "path", "its node rank", {{"type", "integer"}, {"minimum", 1}, {"maximum", 9999}}, true}};
+  node.answers = {json_result("AnyObject", "a job, or null"), problem_answer(409, "this service has no such node")};
+  node.handler = answer_node;
+  out.push_back(std::move(node));
   ServiceRoute provider = new_route("GET", "/v1/providers/{provider_id}", "get_provider", "one of the providers");
   provider.parameters = {path_id("provider_id", "the provider")};
   provider.answers = {json_result("AnyObject", "the provider"), problem_answer(404, "there is no such provider")};

@@ -155,6 +155,11 @@ void check_settings(ServiceSettings& settings, Diagnostics& said) {
     said.push_back(error(code::kOutOfRange, words_location(),
                          fmt::format("the node rank is {}, expected one of 0 to {} ('torch_run_config.nnodes' is {})",
                                      settings.node_rank, settings.nodes - 1, settings.nodes)));
+  if (settings.nodes > 1 && settings.launcher == LauncherKind::kLocal) settings.launcher = LauncherKind::kNodes;
+  if (settings.launcher == LauncherKind::kSsh && static_cast<int64_t>(settings.ssh_hosts.size()) != settings.nodes)
+    said.push_back(
+        error(code::kConflict, words_location(),
+              fmt::format("'serve.hosts' has {} names, and there are {} nodes", settings.ssh_hosts.size(), settings.nodes)));
   if (!settings.is_loopback() && settings.tokens.empty()) {
     said.push_back(error(code::kConflict, words_location(),
                          fmt::format("--host {} is reached from other machines, and there is no token to ask for", settings.host),

@@ -63,8 +63,9 @@ Result<ServiceReply> ask_service(const ServiceAddress& address, std::string_view
   client.set_tcp_nodelay(true);
   httplib::Headers headers = {{"Accept", "application/json"}};
   if (!address.token.empty()) headers.emplace("Authorization", "Bearer " + address.token);
-  const httplib::Result answer =
-      method == "GET" ? client.Get(target.c_str(), headers) : client.Post(target.c_str(), headers, body, "application/json");
+  const httplib::Result answer = method == "GET"      ? client.Get(target.c_str(), headers)
+                                 : method == "DELETE" ? client.Delete(target.c_str(), headers)
+                                                      : client.Post(target.c_str(), headers, body, "application/json");
   if (!answer)
     return error(code::kEnvironment, {}, fmt::format("no service answers at {}: {}", address.url(), failure_text(answer.error())),
                  "start one: distsetup serve; or name another: --server URL, DISTSETUP_SERVER");

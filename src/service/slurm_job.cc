@@ -1,0 +1,80 @@
+#include "service/slurm_job.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/subprocess.h"
+#include "base/text.h"
+#include "service/job_folder.h"
+#include "service/sibling_program.h"
+
+namespace distsetup {
+namespace {
+
+constexpr int kJobFailedCode = 6;
+constexpr auto kLook = std::chrono::seconds(2);
+
+// Of `scontrol show job`: "JobState=RUNNING"; "": SLURM does not know the job any more.
+std::string field_of_job(const std::string& number, const std::string& name) {
+  const Said said = run_program({"scontrol", "--oneliner", "show", "job", number}, 60, "", Spawn::Errors::kDropped);
+  for (const std::string& word : said.started&& said.code == 0 ? split_words(said.text, ' ') : std::vector<std::string>{}) {
+    if (word.starts_with(name + "=")) return word.substr(name.size() + 1);
+  }
+  return "";
+}
+
+bool is_in_queue(const std::string& state) {
+  return state == "PENDING" || state == "RUNNING" || state == "CONFIGURING" || state == "COMPLETING" || state == "SUSPENDED" ||
+         state == "REQUEUED" || state == "STOPPED";
+}
+
+// The number that sbatch gave; "": it was refused.
+std::string submit_job(const std::vector<std::string>& flags) {
+  std::vector<std::string> words = {sibling_program(), "launch", "--plan", "plan.json", "--target", "slurm", "--yes", "--force"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  std::string number;
+  const Said said = follow_program(words, [&number](std::string_view line) {
+    if (line.find_first_not_of("0123456789") == std::string_view::npos && !line.empty()) number = line;
+    return true;
+  });
+  fmt::print(stderr, "{}", said.text);
+  return said.code == 0 ? number : "";
+}
+
+}  // namespace
+
+int run_slurm_phase(const std::string& folder, const std::vector<std::string>& flags) {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  for (const int number : {SIGTERM, SIGINT}) sigaddset(&awaited, number);
+  ::sigprocmask(SIG_BLOCK, &awaited, nullptr);
+  const std::string path = folder + "/slurm_job.json";
+  const Json before = read_json(path);
+  std::string number = before.is_object() ? before.value("number", "") : "";
+  if (number.empty() || !is_in_queue(field_of_job(number, "JobState"))) {
+    number = submit_job(flags);
+    if (number.empty()) return 1;
+    (void)write_file_atomic(path, Json{{"number", number}}.dump() + "\n", Overwrite::kForce);
+  }
+  fmt::print("job {} of SLURM\n", number);
+  std::fflush(stdout);
+  std::string state = field_of_job(number, "JobState"), shown;
+  while (is_in_queue(state)) {
+    if (state != shown) fmt::print("job {}: {}\n", number, state);
+    shown = state;
+    std::fflush(stdout);
+    const timespec wait = {kLook.count(), 0};
+    if (::sigtimedwait(&awaited, nullptr, &wait) > 0) (void)run_program({"scancel", number}, 60, "", Spawn::Errors::kDropped);
+    state = field_of_job(number, "JobState");
+  }
+  const std::string code = field_of_job(number, "ExitCode");
+  fmt::print("job {}: {}, exit code {}\n", number, state.empty() ? "gone" : state, code);
+  return state == "COMPLETED" ? 0 : kJobFailedCode;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The job server on two nodes: an agent with NODE_RANK and MASTER_ADDR joins, as the guide has it, a job trains on both, and a cancel leaves
+# no process on either; a front in front of it passes jobs on. Both nodes are this machine; they share the data folder.
+# shellcheck source=tests/support/service.sh
+. "${DISTSETUP_SOURCE:?}/tests/support/service.sh"
+cd "$work"
+
+cat >run_fsdp.yaml <<'YAML'
+fsdp_config: {sharding_strategy: "FULL_SHARD", mixed_precision_policy: null}
+torch_run_config: {nnodes: 2, nproc_per_node: 1, master_addr: 127.0.0.1}
+max_seq_length: 64
+YAML
+free_port >front.port
+start_service head
+head_port=$(cat head.port)
+NODE_RANK=1 MASTER_ADDR=127.0.0.1 "$DISTSETUP_BIN/distsetup" serve --config run_fsdp.yaml --port "$head_port" --device cpu --data "$work/head.data" \
+  --models models --grace 5 >node.out 2>node.log &
+service_pids+=($!)
+run "a front without a service" 5 timeout 60 "$distsetup" serve --mode front --device cpu --port "$(cat front.port)" --base-url http://127.0.0.1:1 \
+  --data "$work/nothing" --config <(printf 'serve: {front_retry_delay_s: 0.1}\n')
+"$DISTSETUP_BIN/distsetup" serve --mode front --device cpu --port "$(cat front.port)" --base-url "$url" --data "$work/front.data" >front.out 2>front.log &
+service_pids+=($!)
+url=http://127.0.0.1:$(cat front.port)
+for _ in $(seq 100); do curl -sf -o /dev/null "$url/health" && break; sleep 0.1; done
+
+send() { curl -sS -H 'content-type: application/json' --data-binary "$2" "$url$1"; }
+send /v1/datasets '{"dataset_id": "pairs", "source": {"type": "rows", "rows": [{"prompt": "1 + 1 = ", "chosen": "2", "rejected": "3"},
+  {"prompt": "2 + 2 = ", "chosen": "4", "rejected": "5"}, {"prompt": "3 + 3 = ", "chosen": "6", "rejected": "7"}, {"prompt": "4 + 4 = ", "chosen": "8", "rejected": "9"}]}}' >/dev/null
+job() {
+  send /v1/post-training/preference-optimize "{\"job_uuid\": \"$1\", \"model\": \"tiny\", \"finetuned_model\": \"t\", \"algorithm_config\": {\"type\": \"dpo\"},
+    \"training_config\": {\"n_epochs\": $2, \"learning_rate\": 1e-3, \"data_config\": {\"dataset_id\": \"pairs\", \"batch_size\": 1}}}"
+}
+is "a job through the front" "$(job both 2)" '{"job_uuid":"both"}'
+wait_for both completed 120
+has "both nodes: the ranks of the second" "$(cat head.data/jobs/both/node_1.log)" "node 1 of 2"
+has "both nodes: where they ran" "$job" '"world_size":2'
+is "a long job" "$(job long 10000)" '{"job_uuid":"long"}'
+wait_for long in_progress 60
+for _ in $(seq 300); do [[ -s head.data/jobs/long/metrics.jsonl ]] && break; sleep 0.2; done
+curl -sS -X POST "$url/v1/post-training/job/cancel?job_uuid=long" >/dev/null
+wait_for long cancelled 60
+for _ in $(seq 100); do [[ $(processes_of "--node-rank") == 0 ]] && break; sleep 0.1; done
+is "a cancel: no process is left on either node" "$(processes_of "--node-rank")" 0
+echo "service_nodes: two nodes, and a front"
