@@ -42,10 +42,7 @@ void sl_conda_init(const JobScript& in) {
   const bool is_login = shebang.find(" -l") != std::string::npos || shebang.find("--login") != std::string::npos ||
                         shebang.find(" -i") != std::string::npos;
   const ShellCommand* init = nullptr;
-  bool may_have_function = false;  // some sites' modules define it
   for (const ShellCommand& command : in.part.script.commands) {
-    may_have_function =
-        may_have_function || (!command.words.empty() && (command.words[0].text == "module" || command.words[0].text == "ml"));
     const bool is_conda = command.words.size() >= 2 && (command.words[0].text == "conda" || command.words[0].text == "mamba");
     const bool sets_up = (is_source(command) || (!command.words.empty() && command.words[0].text == "eval")) && command.depth == 0;
     if (sets_up) return;
@@ -53,8 +50,7 @@ void sl_conda_init(const JobScript& in) {
     if (init == nullptr || is_login || !is_conda || command.words[1].text != "activate") continue;
     in.report.add("SL028", in.d, {command.words[0].span.begin, command.words[1].span.end},
                   fmt::format("'{} activate' stops here: '{} init' prepares the next login, not this shell", command.words[0].text,
-                              init->words[0].text),
-                  {"", "", {}, may_have_function ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+                              init->words[0].text));
     return;
   }
 }

@@ -50,9 +50,16 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
   // transformers and accelerate read the JSON themselves, and keep the last value.
   const std::string consumer = d.is(file_kind::kDeepspeed) ? setup.consumer(d) : "";
   const bool keeps_last = consumer == "hf" || consumer == "accelerate" || d.text.find("\"auto\"") != std::string::npos;
+  // A file that holds a whole configuration twice is one mistake.
+  const auto num_twice =
+      std::count_if(d.broken.begin(), d.broken.end(), [](const Diagnostic& one) { return one.code == code::kDuplicateKey; });
+  bool said_twice = false;
   for (const Diagnostic& one : d.broken) {
     const size_t begin = d.offset(one.location);
     const bool is_twice = one.code == code::kDuplicateKey;
+    if (is_twice && said_twice) continue;
+    said_twice = said_twice || is_twice;
+    const std::string others = is_twice && num_twice > 1 ? fmt::format("; so are {} more", num_twice - 1) : "";
     const std::string word = is_twice || !d.is_structured() ? "" : foreign::template_mark(d.text, begin);
     if (!word.empty()) {
       report.add("FIL001", d, {begin, begin + word.size()},
@@ -60,8 +67,18 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
                  {"fill it in before the tool reads the file", "", {}, Severity::kNote});
       return;
     }
+    // DeepSpeed's own reader takes Hjson, which has texts without quotes. What ends too early it does not take.
+    const bool ends_early = d.text.find_first_not_of(" \t\r\n", begin + 1) == std::string::npos;
+    const bool may_be_hjson = !is_twice && d.is(file_kind::kDeepspeed) && d.form == foreign::TextForm::kJson && !keeps_last &&
+                              !ends_early && one.message.find("invalid literal") != std::string::npos;  // a text without quotes
+    if (may_be_hjson) {
+      report.add("FIL001", d, {begin, begin + static_cast<size_t>(std::max(one.length, 1))},
+                 one.message + ": DeepSpeed itself reads Hjson, which may take it; transformers and accelerate stop here",
+                 {one.help, "", {}, Severity::kWarning});
+      continue;
+    }
     report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
-               {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message,
+               {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message + others,
                {one.help,
                 is_twice && keeps_last ? "silent" : "",
                 {},

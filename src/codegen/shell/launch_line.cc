@@ -119,6 +119,7 @@ class LineReader {
   LineReader(const ShellScript& script, size_t command) : command_(command), words_(script.commands[command].expanded) {}
 
   std::vector<LaunchStage> read() {
+    if (handles_files()) return {};
     while (at_ < words_.size() && stages_.size() < kMaxStages) {
       const LaunchProgram program = starts_program();
       if (program == LaunchProgram::kOther) {
@@ -132,6 +133,14 @@ class LineReader {
   }
 
  private:
+  // find out/deepspeed -name x: a folder of a launcher's name starts nothing.
+  bool handles_files() const {
+    static const SwitchNames kTools = {"find",  "ls",    "cp",    "mv",    "rm",    "ln",  "cat", "head", "tail",   "grep",
+                                       "mkdir", "touch", "chmod", "du",    "stat",  "wc",  "tar", "cd",   "test",   "[",
+                                       "[[",    "sed",   "awk",   "rsync", "which", "git", "pip", "type", "command"};
+    return !words_.empty() && kTools.count(base_name(words_[0].text)) > 0;
+  }
+
   // What begins at the cursor; python -m torch.distributed.run counts as torchrun and moves the cursor to its last word.
   LaunchProgram starts_program() {
     const std::string base = base_name(words_[at_].text);
