@@ -216,7 +216,7 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   for (size_t i = 0; i < words.words.size(); ++i) {  // each flag once
     const bool is_over =
         std::find(input.over.begin(), input.over.end(), words.words[i]) != input.over.end() && words.words[i].starts_with("--");
-    if (is_over)
+    if (is_over || (input.takes_any_trainer && words.words[i] == "--trainer"))
       ++i;
     else
       plan_words.push_back(words.words[i]);

@@ -15,11 +15,12 @@ namespace distsetup {
 struct PlanningInput {
   Json request;  // as the client sent it
   std::string method;
-  std::string model;              // a folder, or a preset's name
-  std::string provider_text;      // "": none
-  Json provider;                  // the same as a tree
-  int64_t num_rows = 0;           // 0: not known, steps are not counted
-  std::vector<std::string> over;  // words that win over all others: a /v1/plan's hardware
+  std::string model;               // a folder, or a preset's name
+  std::string provider_text;       // "": none
+  Json provider;                   // the same as a tree
+  int64_t num_rows = 0;            // 0: not known, steps are not counted
+  std::vector<std::string> over;   // words that win over all others: a /v1/plan's hardware
+  bool takes_any_trainer = false;  // what the bundled one cannot run is planned with the first that can; the plan names it
 };
 
 struct PlanningOutcome {

@@ -99,7 +99,9 @@ HttpAnswer route_request(Service& service, HttpRequest& request) {
   const Json body = checked_body(route, request, refused);
   if (refused) return *refused;
   if (service.settings.mode == ServiceMode::kFront && is_passed_on(request.path)) return pass_on(service, request);
-  return route.handler(service, request, body);
+  HttpAnswer answer = route.handler(service, request, body);
+  if (answer.status == 422) answer.status = route.mistake_status;
+  return answer;
 }
 
 }  // namespace

@@ -247,12 +247,16 @@ HttpAnswer answer_plan(Service& service, const HttpRequest&, const Json& body) {
   input.provider = provider_tree_of(service.settings);
   if (body.contains("config") && body["config"].is_object() && !body["config"].empty()) {
     input.provider = body["config"];
+    // By these keys the file is known as the provider's.
+    if (!input.provider.contains("torch_run_config"))
+      input.provider["torch_run_config"] = {{"nnodes", service.settings.nodes}, {"nproc_per_node", service.settings.ranks_per_node}};
     input.provider_text = input.provider.dump(1) + "\n";
   }
   const auto over = [&input](const char* flag, const Json& value) {
     if (!value.is_null()) input.over.insert(input.over.end(), {flag, value.is_string() ? value.get<std::string>() : value.dump()});
   };
   const Json torchrun = input.provider.is_object() ? input.provider.value("torch_run_config", Json::object()) : Json::object();
+  input.takes_any_trainer = true;
   over("--gpu", body.value("gpu", Json()));
   over("--nodes", body.value("nodes", torchrun.value("nnodes", Json())));
   over("--gpus", body.value("gpus_per_node", torchrun.value("nproc_per_node", Json())));

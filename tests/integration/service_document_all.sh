@@ -10,7 +10,7 @@ mkdir -p models/meta-llama
 cp -r models/tiny models/meta-llama/Llama-2-7b-hf
 
 # --- "Setup environment": the folder that the guide's commands are typed in
-"$distsetup" emit --target llama-stack --output guide --model models/tiny --gpu cpu --nodes 1 --gpus 2 --method dpo --sharding zero3 --recompute full \
+"$distsetup" emit --target llama-stack --output guide --model models/tiny --gpu a100_sxm_80 --nodes 1 --gpus 2 --method dpo --sharding zero3 --recompute full \
   --micro-batch 4 --sequence-length 256 >emit.log 2>&1 || fail "emit" "$(cat emit.log)"
 cd guide
 run "./scripts/prepare-env.sh" 0 ./scripts/prepare-env.sh --dry-run

@@ -95,7 +95,7 @@ service_environment() {
 }
 
 # processes_of TEXT: how many processes have it on their command line
-processes_of() { grep -slF -- "$1" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | grep -cvxe "$$" -e "$BASHPID" || true; }
+processes_of() { pgrep -fc -- "$1" || true; }
 
 # wait_for ID STATES SECONDS: until the job is in one of them ("completed|failed"); leaves the answer in $job
 wait_for() {
