@@ -216,7 +216,7 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   for (size_t i = 0; i < words.words.size(); ++i) {  // each flag once
     const bool is_over =
         std::find(input.over.begin(), input.over.end(), words.words[i]) != input.over.end() && words.words[i].starts_with("--");
-    if (is_over || (input.takes_any_trainer && words.words[i] == "--trainer"))
+    if (is_over)
       ++i;
     else
       plan_words.push_back(words.words[i]);
@@ -228,8 +228,18 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   }
   out.words = plan_words;
   plan_words.insert(plan_words.end(), {"--json", "--quiet"});
-  const SiblingAnswer said = ask_sibling(plan_words, folder);
-  const Json plan = said.json();
+  SiblingAnswer said = ask_sibling(plan_words, folder);
+  Json plan = said.json();
+  const auto trainer = std::find(plan_words.begin(), plan_words.end(), "--trainer");
+  if (input.takes_any_trainer && plan.is_object() && !plan.contains("memory") && trainer != plan_words.end()) {
+    plan_words.erase(trainer, trainer + 2);
+    const SiblingAnswer other = ask_sibling(plan_words, folder);
+    if (const Json others = other.json(); others.is_object() && others.contains("memory")) {
+      said = other;
+      plan = others;
+      out.words.assign(plan_words.begin(), plan_words.end() - 2);
+    }
+  }
   if (!said.is_started || !plan.is_object() || !plan.contains("memory")) {
     out.refused = refusal_of(plan, "`distsetup plan` did not answer");
     return out;

@@ -104,7 +104,7 @@ assert middle["verdict"] in ("fits", "tight"), middle
 large = plan("70B", "h100_sxm", 8, fsdp_config={"sharding_strategy": "FULL_SHARD", "cpu_offload": True}, activation_checkpointing="full")
 assert large["recommendation"]["recommended"] == "remote", large["recommendation"]
 # "Choose based on your model size"
-for model, gpus, recommended in (("gpt2", 1, "inline"), ("1B", 2, "either"), ("8B", 8, "remote"), ("70B", 8, "remote")):
+for model, gpus, recommended in (("scratch_350m", 1, "inline"), ("1B", 2, "either"), ("8B", 8, "remote"), ("70B", 8, "remote")):
     answer = plan(model, "h100_sxm", gpus)
     assert answer["recommendation"]["recommended"] == recommended, (model, answer["recommendation"])
 print("service_document: the guide's program and its sizes")

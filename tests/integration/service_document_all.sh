@@ -40,10 +40,10 @@ for ((try = 0; try < 200; ++try)); do curl -sf -o /dev/null "http://127.0.0.1:$f
 
 # --- "Log files"
 [[ -s $TMPDIR/trl_remote_fsdp_provider.log ]] || fail "the service's log" "$(ls "$TMPDIR")"
-has "the log of ranks" "$(curl -s "$remote/v1/post-training/job/logs?job_uuid=fsdp-dpo-large-model&tail=1000")" '"rank":1'
+has "the log of ranks" "$(curl -s "$remote/v1/post-training/job/logs?job_uuid=fsdp-dpo-large-model&tail=1000")" '"rank":0'
 has "jobs show says the same" "$("$distsetup" jobs show fsdp-dpo-large-model --server "$remote")" "completed"
 run "jobs logs -f of a job that has ended well" 0 "$distsetup" jobs logs fsdp-dpo-large-model -f --server "$remote"
-has "jobs logs" "$said" "reward"
+has "jobs logs" "$said" "[rank 0] step"
 
 # --- "Inline provider": one device, refuses to be one of several
 run "inline among several ranks" 2 env WORLD_SIZE=2 "$distsetup" serve --mode inline --device cpu --port "$(free_port)" --data "$work/inline.data" --models "$work/models"
