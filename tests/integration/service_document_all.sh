@@ -51,7 +51,7 @@ has "inline among several ranks" "$said" "WORLD_SIZE"
 stop_services
 service_pids=()
 
-# --- "Multi-node training": node_rank 0 here, and a worker that joins with NODE_RANK and MASTER_ADDR
+# --- "Multi-node training": node_rank 0 here, and a worker that joins with NODE_RANK and MASTER_ADDR; they share the data folder
 cat >run_fsdp.yaml <<YAML
 fsdp_config: {sharding_strategy: "FULL_SHARD", mixed_precision_policy: null}
 torch_run_config: {nnodes: 2, nproc_per_node: 1, node_rank: 0, master_addr: "127.0.0.1", master_port: $(free_port)}
@@ -63,7 +63,7 @@ port=$(free_port)
 SERVICE=distsetup PORT=$port ./scripts/run-remote-fsdp-server.sh --device cpu --models "$work/models" --data "$work/node0.data" --grace 5 >"$work/node0.out" 2>"$work/node0.log" &
 service_pids+=($!)
 export NODE_RANK=1 MASTER_ADDR=127.0.0.1
-SERVICE=distsetup PORT=$port ./scripts/run-remote-fsdp-server.sh --device cpu --models "$work/models" --data "$work/node1.data" --grace 5 >"$work/node1.out" 2>"$work/node1.log" &
+SERVICE=distsetup PORT=$port ./scripts/run-remote-fsdp-server.sh --device cpu --models "$work/models" --data "$work/node0.data" --grace 5 >"$work/node1.out" 2>"$work/node1.log" &
 service_pids+=($!)
 unset NODE_RANK MASTER_ADDR
 url=http://localhost:$port
