@@ -11,11 +11,12 @@ trap 'status=$?; [[ -z $service_pid ]] || kill "$service_pid" 2>/dev/null || tru
 
 # start_service WORDS...: on a free port
 start_service() {
+  rm -f "$work/service.out"
   "$distsetup" serve --port 0 "$@" >"$work/service.out" 2>>"$work/service.err" &
   service_pid=$!
   local i port=''
   for ((i = 0; i < 200; ++i)); do
-    port=$(sed -n 's/^Server will listen on .*:\([0-9]*\)$/\1/p' "$work/service.out")
+    port=$(sed -n 's/^Server will listen on .*:\([0-9]*\)$/\1/p' "$work/service.out" 2>/dev/null || true)
     [[ -n $port ]] && break
     kill -0 "$service_pid" 2>/dev/null || fail "the service does not start" "$(cat "$work/service.err")"
     sleep 0.05

@@ -39,6 +39,7 @@ wait_for long in_progress 60
 for _ in $(seq 300); do [[ -s head.data/jobs/long/metrics.jsonl ]] && break; sleep 0.2; done
 curl -sS -X POST "$url/v1/post-training/job/cancel?job_uuid=long" >/dev/null
 wait_for long cancelled 60
-for _ in $(seq 100); do [[ $(processes_of "--node-rank") == 0 ]] && break; sleep 0.1; done
-is "a cancel: no process is left on either node" "$(processes_of "--node-rank")" 0
+working_in() { find /proc -maxdepth 2 -name cwd -lname "$1" 2>/dev/null | wc -l; }  # processes in a folder
+for _ in $(seq 200); do [[ $(working_in "$work/head.data/jobs/long") == 0 ]] && break; sleep 0.1; done
+is "a cancel: no process is left on either node" "$(working_in "$work/head.data/jobs/long")" 0
 echo "service_nodes: two nodes, and a front"
