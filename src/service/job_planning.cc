@@ -52,6 +52,13 @@ HttpAnswer refusal_of(const Json& envelope, const std::string& absent) {
   return refusal(400, first.message + (first.help.empty() ? "" : "; " + first.help), mistakes);
 }
 
+std::string first_error(const Json& envelope) {
+  for (const Json& one : envelope.is_object() ? envelope.value("diagnostics", Json::array()) : Json::array()) {
+    if (one.value("severity", "") == "error") return one.value("message", "");
+  }
+  return "";
+}
+
 struct TableField {
   Json value;
   std::string key;
@@ -230,11 +237,13 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   plan_words.insert(plan_words.end(), {"--json", "--quiet"});
   SiblingAnswer said = ask_sibling(plan_words, folder);
   Json plan = said.json();
+  std::string why_other;
   const auto trainer = std::find(plan_words.begin(), plan_words.end(), "--trainer");
   if (input.takes_any_trainer && plan.is_object() && !plan.contains("memory") && trainer != plan_words.end()) {
     plan_words.erase(trainer, trainer + 2);
     const SiblingAnswer other = ask_sibling(plan_words, folder);
     if (const Json others = other.json(); others.is_object() && others.contains("memory")) {
+      why_other = first_error(plan);
       said = other;
       plan = others;
       out.words.assign(plan_words.begin(), plan_words.end() - 2);
@@ -253,6 +262,7 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
             {{"key", one.value("key", "")}, {"value", one.value("value", "")}, {"reason", one.value("reason", "")}});
     }
   }
+  if (!why_other.empty()) out.plan["warnings"].push_back("planned for another trainer, a job is refused: " + why_other);
   for (const Json& one : differences(asked, provider)) out.plan["warnings"].push_back(one);
   return out;
 }
@@ -271,7 +281,12 @@ Json recommendation(const std::string& folder, const PlanningOutcome& outcome) {
   }
   words.insert(words.end(), rule.words.begin(), rule.words.end());
   words.insert(words.end(), {"--json", "--quiet"});
-  const Json plan = ask_sibling(words, folder).json();
+  Json plan = ask_sibling(words, folder).json();
+  const auto trainer = std::find(words.begin(), words.end(), "--trainer");
+  if (trainer != words.end() && (!plan.is_object() || !plan.contains("memory"))) {  // the rule may ask for what it cannot run yet
+    words.erase(trainer, trainer + 2);
+    plan = ask_sibling(words, folder).json();
+  }
   Json out = {
       {"rule", rule.rule}, {"recommended", rule.recommended}, {"agrees", nullptr}, {"why", "its hardware could not be planned"}};
   if (!plan.is_object() || !plan.contains("memory")) return out;

@@ -47,11 +47,11 @@ const Value* provider_config(const Value& file, ServiceMode mode, Diagnostics& s
   if (providers == nullptr) return &file;
   const Value* list = providers->find("post_training");
   const std::string wanted = mode == ServiceMode::kInline ? "inline::trl" : "remote::trl_fsdp";
-  for (const Value& one : list == nullptr ? std::vector<Value>{} : list->items) {
-    const Value* type = one.find("provider_type");
+  static const Value kNothing;
+  for (size_t i = 0; list != nullptr && i < list->items.size(); ++i) {
+    const Value* type = list->items[i].find("provider_type");
     if (type == nullptr || type->text != wanted) continue;
-    static const Value kNothing;
-    const Value* config = list->items[static_cast<size_t>(&one - list->items.data())].find("config");
+    const Value* config = list->items[i].find("config");
     return config == nullptr ? &kNothing : config;
   }
   said.push_back(error(code::kMissingKey, list == nullptr ? file.location : list->location,

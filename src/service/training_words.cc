@@ -27,7 +27,13 @@ constexpr std::array<KeyFlag, 3> kProviderFlags = {
     {{"dpo_beta", "--beta"}, {"dpo_loss_type", "--loss"}, {"label_smoothing", "--label-smoothing"}}};
 
 // The service's own: names, data, where and how often a job runs.
-constexpr std::array<const char*, 33> kActing = {"job_uuid",
+constexpr std::array<const char*, 39> kActing = {"job_uuid",
+                                                 "image_name",
+                                                 "apis",
+                                                 "provider.*",
+                                                 "metadata_store.*",
+                                                 "external_providers_dir",
+                                                 "models",
                                                  "finetuned_model",
                                                  "model",
                                                  "priority",
