@@ -37,6 +37,10 @@ def ask(connection, method, path, body=None):
     return answer.status, text
 
 
+def ask_once(port, method, path, body=None):
+    return ask(http.client.HTTPConnection("127.0.0.1", port, timeout=60), method, path, body)
+
+
 def client(port, until, seen, errors, number):
     paths = ["/v1/post-training/job/status?job_uuid=first", "/v1/post-training/jobs", "/v1/post-training/job/logs?job_uuid=second&tail=50", "/jobs/first", "/", "/health"]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -85,17 +89,16 @@ def main():
                 for line in (folder / "out").read_text().splitlines():
                     if line.startswith("Server will listen on"):
                         port = int(line.rpartition(":")[2])
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             rows = [{"prompt": f"{a} + {b} = ", "chosen": str(a + b), "rejected": str(a + b + 1)} for a in range(8) for b in range(8)]
-            ask(connection, "POST", "/v1/datasets", {"dataset_id": "pairs", "purpose": "post-training/messages", "source": {"type": "rows", "rows": rows}})
+            ask_once(port, "POST", "/v1/datasets", {"dataset_id": "pairs", "purpose": "post-training/messages", "source": {"type": "rows", "rows": rows}})
             for job in ("first", "second"):
-                status, text = ask(connection, "POST", "/v1/post-training/preference-optimize", {
+                status, text = ask_once(port, "POST", "/v1/post-training/preference-optimize", {
                     "job_uuid": job, "model": "tiny", "algorithm_config": {"type": "dpo", "beta": 0.1},
                     "training_config": {"n_epochs": 100000, "max_steps_per_epoch": 0, "learning_rate": 1e-3, "data_config": {"dataset_id": "pairs", "batch_size": 4, "shuffle": True}}})
                 assert status == 200, text
 
             def steps():
-                return [json.loads(ask(connection, "GET", f"/v1/post-training/job/status?job_uuid={job}")[1])["progress"] for job in ("first", "second")]
+                return [json.loads(ask_once(port, "GET", f"/v1/post-training/job/status?job_uuid={job}")[1])["progress"] for job in ("first", "second")]
 
             while not all(one and one["step"] > 20 for one in steps()):
                 time.sleep(0.2)
@@ -110,8 +113,7 @@ def main():
             for one in threads:
                 one.join()
             took = time.monotonic() - began
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            loaded = sum(b["step"] - a["step"] for a, b in zip(before, [json.loads(ask(connection, "GET", f"/v1/post-training/job/status?job_uuid={job}")[1])["progress"] for job in ("first", "second")])) / took
+            loaded = sum(b["step"] - a["step"] for a, b in zip(before, steps())) / took
             memory = resident_mib(server.pid)
         finally:
             server.terminate()
