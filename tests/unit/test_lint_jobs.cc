@@ -444,4 +444,7 @@ TEST_CASE("lint jobs: a configuration that stands in its file twice is one mista
   const std::string once = "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n";
   CHECK(num_of(lint_files({{"a.yaml", once + once}}, {}), "FIL002") == 1);
   CHECK(num_of(lint_files({{"a.yaml", once}}, {}), "FIL002") == 0);
+  check({{"FIL002", Found::kWarning, "a.yaml", once + once},
+         {"FIL002", Found::kWarning, "a.yaml", once + "debug: null\ndebug: true\n"},
+         {"FIL002", Found::kError, "a.yaml", once + "num_processes: 16\n"}});
 }

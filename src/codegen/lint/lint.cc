@@ -45,6 +45,31 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,  
                                      lint::check_slurm,      lint::check_launchers,   lint::check_launch_sizes,
                                      lint::check_kubernetes, lint::check_environment, lint::check_plan_level};
 
+// "debug: false" -> the key with its indentation, and the value without a remark.
+std::pair<std::string_view, std::string_view> key_and_value(std::string_view line) {
+  const size_t colon = std::min(line.find(':'), line.size());
+  std::string_view value = line.substr(std::min(colon + 1, line.size()));
+  value = value.substr(0, value.find(" #"));
+  while (!value.empty() && std::string_view(" \t\r\n").find(value.back()) != std::string_view::npos) value.remove_suffix(1);
+  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+  return {line.substr(0, colon), value};
+}
+
+// A key of YAML that stands above with the same value, or with none: whichever of the two a reader keeps, it is what was meant.
+bool is_said_again(const foreign::Document& d, size_t begin) {
+  if (d.form != foreign::TextForm::kYaml || d.is(file_kind::kKubernetes)) return false;  // kubectl refuses it
+  const foreign::TextSpan own = foreign::line_span(d, begin);
+  const auto [key, value] = key_and_value(d.cut(own));
+  for (size_t at = 0; at < own.begin;) {
+    const foreign::TextSpan line = foreign::line_span(d, at);
+    at = std::max(line.end, at + 1);
+    const auto [other, first] = key_and_value(d.cut(line));
+    if (other != key) continue;
+    return (first == value && !value.empty()) || first == "null" || first == "~";
+  }
+  return false;
+}
+
 // A file that does not parse: its mistakes as they are; a key given twice in DeepSpeed's JSON is its own rule.
 void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lint::Findings& report) {
   // transformers and accelerate read the JSON themselves, and keep the last value.
@@ -53,6 +78,10 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
   // A file that holds a whole configuration twice is one mistake.
   const auto num_twice =
       std::count_if(d.broken.begin(), d.broken.end(), [](const Diagnostic& one) { return one.code == code::kDuplicateKey; });
+  constexpr ptrdiff_t kMostCompared = 100;  // each is looked for in the text above it
+  const bool is_all_again = num_twice <= kMostCompared && std::all_of(d.broken.begin(), d.broken.end(), [&d](const Diagnostic& one) {
+                              return one.code != code::kDuplicateKey || is_said_again(d, d.offset(one.location));
+                            });
   bool said_twice = false;
   for (const Diagnostic& one : d.broken) {
     const size_t begin = d.offset(one.location);
@@ -82,7 +111,8 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
                {one.help,
                 is_twice && keeps_last ? "silent" : "",
                 {},
-                is_twice && keeps_last && d.is(file_kind::kDeepspeed) ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+                is_twice && (is_all_again || (keeps_last && d.is(file_kind::kDeepspeed))) ? std::optional<Severity>(Severity::kWarning)
+                                                                                          : std::nullopt});
   }
 }
 
