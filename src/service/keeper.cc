@@ -89,6 +89,7 @@ class Keeper {
 
   int run_phase(const KeeperPhase& phase) {
     last_error_.clear();
+    has_error_line_ = false;
     processes_ = std::vector<KeptProcess>(phase.commands.size());
     for (size_t i = 0; i < phase.commands.size(); ++i) {
       Spawn what;
@@ -205,8 +206,11 @@ class Keeper {
 
   void add_line(const char* stream, std::string_view text) {
     log_.add(stream, text);
-    if (text.find("error") != std::string_view::npos || (last_error_.empty() && std::string_view(stream) == "error"))
+    // The last line that says "error"; where none does, the last on standard error.
+    const bool says_error = text.find("error") != std::string_view::npos;
+    if (says_error || (!has_error_line_ && std::string_view(stream) == "error" && !text.empty()))
       last_error_ = std::string(text.substr(0, 1000));
+    has_error_line_ = has_error_line_ || says_error;
   }
 
   std::string folder_, attempt_folder_;
@@ -218,6 +222,7 @@ class Keeper {
   bool is_stopped_ = false;
   double kill_at_s_ = -1;  // -1: not planned
   std::string last_error_;
+  bool has_error_line_ = false;
 };
 
 // Whoever starts a keeper may just look whether one is there.

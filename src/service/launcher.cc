@@ -98,6 +98,8 @@ std::string final_model_folder(const ServiceSettings& settings, const JobFacts& 
 KeeperOrders keeper_orders(const ServiceSettings& settings, const JobRecord& job, const JobFacts& facts, int master_port) {
   KeeperOrders out;
   out.grace_s = settings.grace_s;
+  if (settings.launcher == LauncherKind::kSlurm)  // which the job's script looks for
+    out.variables.emplace_back("DISTSETUP_TRAIN", (own_program().parent_path() / "distsetup-train").string());
   if (!job.devices.empty()) out.variables.emplace_back("CUDA_VISIBLE_DEVICES", job.devices);
   out.phases = {data_phase(facts), plan_phase(facts), launch_phase(settings, job, master_port)};
   KeeperPhase exported;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "base/file.h"
@@ -17,6 +19,7 @@ namespace distsetup {
 namespace {
 
 constexpr int kJobFailedCode = 6;
+constexpr size_t kShownBytes = size_t{1} << 16;
 constexpr auto kLook = std::chrono::seconds(2);
 
 // Of `scontrol show job`: "JobState=RUNNING"; "": SLURM does not know the job any more.
@@ -46,6 +49,17 @@ std::string submit_job(const std::vector<std::string>& flags) {
   return said.code == 0 ? number : "";
 }
 
+// What the job wrote, into ours: its files are named after its number.
+void show_output(const std::string& folder, const std::string& number) {
+  std::error_code failure;
+  for (std::filesystem::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
+    const std::string name = it->path().filename().string();
+    if (name.find(number) == std::string::npos || !name.starts_with("slurm-")) continue;
+    const Result<std::string> text = read_file(it->path().string());
+    if (text.ok()) fmt::print("{}", text->substr(text->size() - std::min(text->size(), kShownBytes)));
+  }
+}
+
 }  // namespace
 
 int run_slurm_phase(const std::string& folder, const std::vector<std::string>& flags) {
@@ -73,6 +87,7 @@ int run_slurm_phase(const std::string& folder, const std::vector<std::string>& f
     state = field_of_job(number, "JobState");
   }
   const std::string code = field_of_job(number, "ExitCode");
+  show_output(folder, number);
   fmt::print("job {}: {}, exit code {}\n", number, state.empty() ? "gone" : state, code);
   return state == "COMPLETED" ? 0 : kJobFailedCode;
 }
