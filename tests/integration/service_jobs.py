@@ -96,7 +96,7 @@ def final(state):
 
 # The data folder is on a disk of its own where this user may mount one: then it can be full.
 (FOLDER / "disk").mkdir(exist_ok=True)
-has_disk = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", FOLDER / "disk"], capture_output=True).returncode == 0
+has_disk = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={64 + 3 * COUNT}m", "tmpfs", FOLDER / "disk"], capture_output=True).returncode == 0
 server = Server()
 try:
     server.start()
