@@ -73,7 +73,7 @@ StepStats Engine::step(const StepInput& input) {
   s.is_decided = false;
   s.rate = input.learning_rate;
   s.host_shards->forget();
-  s.set_loss_terms(input.num_terms, s.scale());
+  s.set_loss_terms(input.num_terms, s.scale(), router_share(s.plan));
   if (s.is_profiled()) s.profile = std::make_unique<Profile>(s.device);
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(tokens, m); });
   if (s.is_metering()) --s.meter.steps_left;

@@ -243,7 +243,7 @@ void Engine::State::evaluate(const EvaluateInput& input, const std::function<voi
   check_tokens(tokens, n, context, is_given_reference(list(Phase::kStep).schedule));
   CHECK(input.num_terms > 0);
   stats = {};
-  set_loss_terms(input.num_terms, 1);
+  set_loss_terms(input.num_terms, 1, 0);  // a held-out loss is that of the tokens alone
   for (int64_t m = 0; m < n; ++m) {
     execute(lists.at(Phase::kEvaluate), [&](int64_t) { feed(tokens, m); });
     after(m);

@@ -36,7 +36,9 @@ struct Engine::State {
   void wait(int event);
   void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
   double scale() const { return loss_scale ? loss_scale->scale : 1; }
-  void set_loss_terms(int64_t num_terms, double times) { set_scalar("loss_scale", times / double(num_terms)); }
+  void set_loss_terms(int64_t num_terms, double times, double router_share) {
+    set_loss_scales(times / double(num_terms), times * router_share, *memory, device);
+  }
   bool learns_preferences() const { return memory->has_run("reference_logps"); }
   void evaluate(const EvaluateInput& input, const std::function<void(int64_t micro_batch)>& after);
   bool is_metering() const { return meter.steps_left > 0; }
@@ -47,7 +49,6 @@ struct Engine::State {
     communicator.check();  // on a device with streams a collective may have failed since it was issued
     return value;
   }
-  void set_scalar(const char* name, double value) { device.copy_to_device(memory->run(name), &value, sizeof(value)); }
   void collect_times();
   std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
   const Layout& layout() const { return *list(Phase::kStep).schedule.layout; }

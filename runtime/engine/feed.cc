@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "plan/expert_rules.h"
+
 namespace distsetup {
 
 bool is_given_reference(const Schedule& schedule) {
@@ -39,6 +41,16 @@ void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpConte
     if (p != 0 && (t % length == 0 || p != tokens.positions[size_t(t - 1)] + 1))
       throw std::invalid_argument(fmt::format("token {} has position {}, which does not follow the one before it", t, p));
   }
+}
+
+void set_loss_scales(double of_token, double of_router, const RankMemory& memory, Device& device) {
+  device.copy_to_device(memory.run("loss_scale"), &of_token, sizeof(double));
+  if (memory.has_run(std::string(kRouterScale)))
+    device.copy_to_device(memory.run(std::string(kRouterScale)), &of_router, sizeof(double));
+}
+
+double router_share(const Plan& plan) {
+  return 1.0 / double(plan.gradient_accumulation * group_size(plan.mesh, token_group(plan.mesh)));
 }
 
 namespace {

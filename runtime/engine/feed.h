@@ -20,6 +20,9 @@ int64_t micro_batch_tokens(const OpContext& context);
 // Throws std::invalid_argument where there are not so many micro-batches (`needs_reference`: nor so many log-probabilities), a token
 // is outside of the vocabulary, or a position does not follow the one before it.
 void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpContext& context, bool needs_reference);
+// What losses are multiplied by: that of each token, and the load-balancing loss of a micro-batch, if the model has one.
+void set_loss_scales(double of_token, double of_router, const RankMemory& memory, Device& device);
+double router_share(const Plan& plan);  // 1 / micro-batches of all ranks
 // Copies this rank's tokens of one micro-batch to the run buffers ids and targets, where documents lie to positions and cu_seqlens,
 // and, where it is given, what the reference makes of its sequences. `own` is scratch.
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& context, const RankMemory& memory, Device& device,

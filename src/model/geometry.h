@@ -63,6 +63,11 @@ struct Geometry {
   int64_t expert_hidden = 0;        // routed experts read and write a projection of this width (LatentMoE); 0 = hidden
   int64_t expert_width() const { return expert_hidden > 0 ? expert_hidden : hidden; }
   bool shared_expert_gate = false, router_score_bias = false;
+  bool router_normalized = false;  // the weights of a token's experts are divided by their sum
+  double router_scaling = 1;       // and multiplied by this (DeepSeek)
+  int64_t router_groups = 1;       // experts are in groups, of which a token sees the best
+  int64_t router_groups_chosen = 1;
+  double router_loss = 0;          // what the load-balancing loss is multiplied by; 0: there is none
   std::vector<bool> expert_layer;  // per layer; empty = all (when E > 0)
   // Latent attention
   Attention attention = Attention::kGrouped;

@@ -79,6 +79,17 @@ void check_experts(const Geometry& g, GeometryCheck& check) {
   if (g.experts_per_token < 1 || g.experts_per_token > g.num_experts) {
     check.fail(fmt::format("experts_per_token is {}, expected 1 to {} (num_experts)", g.experts_per_token, g.num_experts));
   }
+  if (!check.diagnostics.empty()) return;
+  if (g.router_groups < 1 || g.num_experts % g.router_groups != 0 || g.router_groups_chosen < 1 ||
+      g.router_groups_chosen > g.router_groups || g.experts_per_token > g.router_groups_chosen * (g.num_experts / g.router_groups)) {
+    check.fail(
+        fmt::format("{} of {} groups of {} experts, of which a token has {}: expected groups of equal size, of which those that are "
+                    "chosen have enough experts",
+                    g.router_groups_chosen, g.router_groups, g.num_experts, g.experts_per_token),
+        "set router_groups and router_groups_chosen (n_group and topk_group in a config.json)");
+  }
+  if (!(g.router_scaling > 0)) check.fail(fmt::format("router_scaling is {}, expected more than 0", g.router_scaling));
+  if (!(g.router_loss >= 0)) check.fail(fmt::format("router_loss is {}, expected 0 or more", g.router_loss));
   check.at_least_zero("expert_hidden", g.expert_hidden, 10'000'000);
   check.at_least_zero("num_shared_experts", g.num_shared_experts, 100'000);
   check.at_least_zero("shared_feed_forward", g.shared_feed_forward, 1'000'000'000);

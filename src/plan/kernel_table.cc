@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "plan/attention_rules.h"
+#include "plan/expert_rules.h"
 #include "plan/packed_rows.h"
 
 namespace distsetup {
@@ -244,7 +245,7 @@ const std::vector<KernelRule>& kernel_rules() {
 }  // namespace
 
 const KernelRule* find_kernel(std::string_view name) {
-  for (const std::vector<KernelRule>* rules : {&kernel_rules(), &attention_rules(), &packed_rules()})
+  for (const std::vector<KernelRule>* rules : {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules()})
     for (const KernelRule& rule : *rules)
       if (rule.name == name) return &rule;
   return nullptr;
@@ -252,7 +253,8 @@ const KernelRule* find_kernel(std::string_view name) {
 
 std::span<const std::string_view> program_inputs() {
   static constexpr std::string_view kInputs[] = {"ids",       "targets",   "cos",        "sin",  kDocumentPositions, kDocumentStarts,
-                                                 "cos_local", "sin_local", "loss_scale", "loss", "reference_logps",  "policy_logps"};
+                                                 "cos_local", "sin_local", "loss_scale", "loss", "reference_logps",  "policy_logps",
+                                                 kRouterSums, kRouterScale};
   return kInputs;
 }
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <optional>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
@@ -15,6 +13,7 @@
 #include "model/condition.h"
 #include "model/geometry_fields.h"
 #include "plan/context_parallel.h"
+#include "plan/expert_rules.h"
 #include "plan/kernel_table.h"
 #include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
@@ -24,30 +23,13 @@
 namespace distsetup {
 namespace {
 
-// Beside fields of Geometry, conditions ask whether the layer has a window, and whether the head is the embedding; attributes may be
-// the layer's window, 0 where it has none.
-constexpr std::string_view kLocal = "local", kTied = "tied", kLayerWindow = "layer_window";
+// In the name of a weight that each expert has one of.
+constexpr std::string_view kExpertNumber = "{expert}";
 
 constexpr std::array<std::pair<std::string_view, ParameterDecl::Init>, 4> kInits = {{{"normal", ParameterDecl::Init::kNormal},
                                                                                      {"ones", ParameterDecl::Init::kOnes},
                                                                                      {"zeros", ParameterDecl::Init::kZeros},
                                                                                      {"scaled", ParameterDecl::Init::kScaledNormal}}};
-
-// A number, a field with one, "sqrt(field)", "1/field", "1/sqrt(field)" (0 where the field is 0), or "layer_window". Empty: none of
-// these.
-std::optional<double> number_of(std::string_view text, const Geometry& geometry, bool local) {
-  if (text == kLayerWindow) return local ? static_cast<double>(geometry.sliding_window) : 0;
-  if (text.starts_with("1/")) {
-    const std::optional<double> below = number_of(text.substr(2), geometry, local);
-    return below && *below != 0 ? 1 / *below : below;
-  }
-  if (text.starts_with("sqrt(") && text.ends_with(")")) {
-    const std::optional<double> square = number_of(text.substr(5, text.size() - 6), geometry, local);
-    return square ? std::optional<double>(std::sqrt(*square)) : std::nullopt;
-  }
-  const GeometryField* field = find_geometry_field(text);
-  return as_double(scalar_value(field == nullptr ? std::string(text) : field_text(*field, geometry))).value;
-}
 
 class FileReading {
  public:
@@ -59,6 +41,7 @@ class FileReading {
     if (reader.get("base", base)) read_over(base, value, file, read_base);
     if (const Value* needs = reader.child("needs")) file.needs = conditions_of(needs);
     reader.get("buffers", file.buffers);
+    reader.get("layer_classes", file.layer_classes);
     if (const Value* attributes = reader.child("attributes"))
       for (const auto& [kernel, values] : attributes->entries) read_attributes(values, file.attributes[kernel]);
     if (const Value* unit = reader.child("embedding")) read_unit(*unit, file.embedding);
@@ -83,8 +66,8 @@ class FileReading {
     std::vector<std::string> conditions;
     const auto add = [&](const Value& one) {
       const std::string_view subject = condition_subject(one.text);
-      if (find_geometry_field(subject) == nullptr && subject != kLocal && subject != kTied)
-        say(one.location, fmt::format("found '{}', expected a field of a model, {} or {}", subject, kLocal, kTied));
+      if (!is_subject(subject))
+        say(one.location, fmt::format("found '{}', expected a field of a model, {}, {} or {}", subject, kLocal, kExperts, kTied));
       conditions.push_back(one.text);
     };
     if (value != nullptr && value->kind == Value::Kind::kScalar) add(*value);
@@ -100,7 +83,7 @@ class FileReading {
       const std::span<const AttributeField> fields = attribute_fields();
       if (std::none_of(fields.begin(), fields.end(), is_it))
         say(at, fmt::format("found attribute '{}', which no kernel has", entry.first));
-      if (!number_of(entry.second.text, Geometry(), false))
+      if (!number_of(entry.second.text, Geometry(), {}))
         say(at,
             fmt::format("found '{}', expected a number, a field of a model with a number, sqrt(field), 1/field, 1/sqrt(field) or {}",
                         entry.second.text, kLayerWindow));
@@ -139,6 +122,9 @@ class FileReading {
     reader.get("transposed", w.decl.transposed);
     reader.finish();
     w.decl.decay = w.decl.shape.size() > 1;  // matrices, not norms and biases
+    w.decl.expert = w.decl.name.find(kExpertNumber) == std::string::npos ? -1 : 0;
+    if (w.decl.expert == 0 && w.decl.shape.size() != 2)
+      say(value.location, fmt::format("found a shape of {} sizes of a weight that each expert has, expected 2", w.decl.shape.size()));
     if (w.decl.shape.empty() || w.decl.shape.size() > 2)
       say(value.location, fmt::format("found a shape of {} sizes, expected 1 or 2", w.decl.shape.size()));
     for (const std::vector<std::string>* sizes : {&w.decl.shape, &w.decl.parts})
@@ -184,11 +170,11 @@ class FileReading {
   const Symbols symbols_ = native_symbols(Geometry(), 1, 1);  // for their names
 };
 
-OpAttributes attributes_of(const NativeFile& file, const NativeFile::Operation& o, const Geometry& geometry, bool local) {
+OpAttributes attributes_of(const NativeFile& file, const NativeFile::Operation& o, const Geometry& geometry, LayerForm layer) {
   OpAttributes out;
   const auto take = [&](const std::map<std::string, std::string>& values) {
     for (const auto& entry : values) {
-      const double number = number_of(entry.second, geometry, local).value_or(0);  // a number, or the file was refused
+      const double number = number_of(entry.second, geometry, layer).value_or(0);  // a number, or the file was refused
       for (const AttributeField& a : attribute_fields())
         if (a.name == entry.first)
           std::visit([&](auto member) { out.*member = static_cast<std::decay_t<decltype(out.*member)>>(number); }, a.member);
@@ -202,43 +188,61 @@ OpAttributes attributes_of(const NativeFile& file, const NativeFile::Operation& 
 // The kernel of an activation by the name that a config.json gives it.
 std::string kernel_name(const std::string& kernel, const Geometry& geometry) {
   const std::string& a = geometry.activation;
+  constexpr std::string_view kGated = "gated_activation";
   if (kernel == "activation") return a;
-  if (kernel != "gated_activation") return kernel;
-  return a == "silu" ? "swiglu" : a == "gelu" ? "geglu" : a == "gelu_tanh" ? "geglu_tanh" : "gated " + a;
+  if (!kernel.starts_with(kGated)) return kernel;
+  const std::string gated = a == "silu" ? "swiglu" : a == "gelu" ? "geglu" : a == "gelu_tanh" ? "geglu_tanh" : "gated " + a;
+  return gated + kernel.substr(kGated.size());
 }
 
 const NativeFile::Unit& unit_of(const NativeFile& file, UnitKind kind) {
   return kind == UnitKind::kEmbedding ? file.embedding : kind == UnitKind::kHead ? file.head : file.block;
 }
 
-std::string subject_text(std::string_view subject, const Geometry& geometry, bool local) {
-  if (subject == kLocal) return local ? "true" : "false";
-  if (subject == kTied) return geometry.tied_embeddings ? "true" : "false";
-  return field_text(*find_geometry_field(subject), geometry);
-}
-
-bool all_hold(const std::vector<std::string>& conditions, const Geometry& geometry, bool local) {
-  const auto text_of = [&](std::string_view subject) { return subject_text(subject, geometry, local); };
-  return std::all_of(conditions.begin(), conditions.end(), [&](const std::string& c) { return condition_holds(c, text_of); });
-}
-
-// Rows of the parameters of a slot, added.
+// Rows of the parameters of a slot, added; of a stack those of one expert, and then of all.
 std::map<std::string, SlotShape> slots_of(const std::vector<ParameterDecl>& parameters) {
   std::map<std::string, SlotShape> slots;
   for (const ParameterDecl& p : parameters) {
+    if (p.expert > 0) continue;
     SlotShape& slot = slots[p.slot];
     if (slot.shape.empty())
       slot = {p.shape, p.split};
     else
       slot.shape[0] += "+" + p.shape[0];
+    if (p.expert == 0) slot.rows_each = slot.shape[0];
   }
+  for (auto& [name, slot] : slots)
+    if (!slot.rows_each.empty()) slot.shape[0] = product_of({"E", slot.rows_each});
   return slots;
 }
 
-std::vector<ParameterDecl> parameters_of(const NativeFile::Unit& unit, const Geometry& geometry, bool local) {
+// Weights in a row that each expert has, of one slot: those of the first expert, of the second, ...
+void add_stack(const std::vector<const ParameterDecl*>& each, int64_t num_experts, std::vector<ParameterDecl>& out) {
+  for (int64_t e = 0; e < num_experts; ++e)
+    for (const ParameterDecl* of : each) {
+      ParameterDecl p = *of;
+      p.expert = e;
+      p.name.replace(p.name.find(kExpertNumber), kExpertNumber.size(), std::to_string(e));
+      out.push_back(std::move(p));
+    }
+}
+
+std::vector<ParameterDecl> parameters_of(const NativeFile::Unit& unit, const Geometry& geometry, LayerForm layer) {
   std::vector<ParameterDecl> out;
-  for (const NativeFile::Weight& w : unit.weights)
-    if (all_hold(w.when, geometry, local)) out.push_back(w.decl);
+  std::vector<const ParameterDecl*> stack;
+  for (const NativeFile::Weight& w : unit.weights) {
+    if (!all_hold(w.when, geometry, layer)) continue;
+    const bool goes_on = !stack.empty() && w.decl.expert == 0 && w.decl.slot == stack.front()->slot;
+    if (!goes_on) {
+      add_stack(stack, geometry.num_experts, out);
+      stack.clear();
+    }
+    if (w.decl.expert < 0)
+      out.push_back(w.decl);
+    else
+      stack.push_back(&w.decl);
+  }
+  add_stack(stack, geometry.num_experts, out);
   return out;
 }
 
@@ -265,7 +269,7 @@ class TunedSlots {
     if (!is_tuned_) return;
     std::vector<Op> forward;
     for (const NativeFile::Operation& o : unit_of(file, choice.kind).forward)
-      if (all_hold(o.when, geometry, choice.local)) forward.push_back(o.op);
+      if (all_hold(o.when, geometry, choice.layer)) forward.push_back(o.op);
     with_gradients_ = slots_with_gradients(parameters, forward, choice.unit->trained);
     for (const std::string& slot : slots_with_gradients(embedding, {}, choice.unit->embedding_trained)) with_gradients_.insert(slot);
     for (ParameterDecl& p : parameters) p.trains = choice.unit->trained.contains(p.name);
@@ -287,15 +291,17 @@ class TunedSlots {
 };
 
 std::string build(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry, Program& program) {
-  const auto& [kind, local, split, tuning, tuned] = choice;
+  const auto& [kind, layer, split, tuning, tuned] = choice;
   const int tp = split.tp;
   const NativeFile::Unit& unit = unit_of(file, kind);
   program.kind = kind;
-  program.name = std::string(name(kind)) + (kind == UnitKind::kBlock && local && geometry.global_layer_every > 0 ? ".local" : "");
+  program.name =
+      std::string(name(kind)) + (kind == UnitKind::kBlock && layer.local && geometry.global_layer_every > 0 ? ".local" : "");
+  if (kind == UnitKind::kBlock && !layer.experts && geometry.num_experts > 0) program.name += ".dense";
   program.prefix = unit.prefix;
-  std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, local);
+  std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, layer);
   if (std::string problem = parts_problem(parameters, geometry, tp); !problem.empty()) return problem;
-  const std::vector<ParameterDecl> embedding = parameters_of(file.embedding, geometry, local);
+  const std::vector<ParameterDecl> embedding = parameters_of(file.embedding, geometry, layer);
   const TunedSlots tuned_slots(file, choice, geometry, parameters, embedding);
   for (const ParameterDecl& p : parameters)
     (tuned_slots.quantized().contains(p.slot) ? program.quantized_parameters
@@ -310,7 +316,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   }
   const auto embedding_slots = slots_of(embedding);
   for (const NativeFile::Operation& o : unit.forward) {
-    if (!all_hold(o.when, geometry, local)) continue;
+    if (!all_hold(o.when, geometry, layer)) continue;
     for (const std::string& r : o.op.reads) {
       const std::string slot = r.starts_with("p:") ? r.substr(2) : "";
       if (kind != UnitKind::kHead || slot.empty() || slots.contains(slot) || !embedding_slots.contains(slot)) continue;
@@ -322,10 +328,10 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   ProgramBuilder builder(program, std::move(slots));
   const Symbols symbols = native_symbols(geometry, 1, 1, {.tp = tp});
   for (const NativeFile::Operation& o : unit.forward) {
-    if (!all_hold(o.when, geometry, local)) continue;
+    if (!all_hold(o.when, geometry, layer)) continue;
     Op op = o.op;
     op.kernel = kernel_name(op.kernel, geometry);
-    op.attributes = attributes_of(file, o, geometry, local);
+    op.attributes = attributes_of(file, o, geometry, layer);
     if (split.preference && op.kernel == "cross_entropy") {
       add_preference_loss(op, split, builder);
       continue;
@@ -366,16 +372,21 @@ Program program_of(const NativeFile& file, const ProgramChoice& choice, const Ge
 }
 
 std::string check_programs(const NativeFile& file, const Geometry& geometry, const ProgramSplit& split) {
+  const std::vector<std::string>& known = file.layer_classes;
+  if (!known.empty() && !geometry.layer_class.empty() && std::find(known.begin(), known.end(), geometry.layer_class) == known.end())
+    return fmt::format("the program of {} is one of {}, the model has layers of class {}", file.name, known.front(),
+                       geometry.layer_class);
   for (const std::string& need : file.needs) {
-    if (all_hold({need}, geometry, false)) continue;
+    if (all_hold({need}, geometry, {})) continue;
     const std::string_view field = condition_subject(need);
-    return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field,
-                       subject_text(field, geometry, false));
+    return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field, subject_text(field, geometry, {}));
   }
   for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
-    for (const bool local : {false, true}) {
+    for (const LayerForm layer : layer_forms(geometry)) {
       Program program;
-      if (std::string problem = build(file, {kind, local, split}, geometry, program); !problem.empty()) return problem;
+      if (std::string problem = build(file, {kind, layer, split}, geometry, program); !problem.empty()) return problem;
+      if (kind == UnitKind::kBlock && layer.experts && !has_experts(program))
+        return fmt::format("{} experts; its blocks are dense", geometry.num_experts);
     }
   }
   return "";

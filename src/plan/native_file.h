@@ -8,6 +8,7 @@
 
 #include "base/diagnostic.h"
 #include "model/geometry.h"
+#include "plan/layer_form.h"
 #include "plan/native_program.h"
 #include "plan/program.h"
 
@@ -33,6 +34,8 @@ struct NativeFile {
   std::vector<std::string> needs;                                        // conditions that must hold of a model
   std::map<std::string, std::map<std::string, std::string>> attributes;  // by kernel, where an op does not say otherwise
   std::vector<std::string> buffers;                                      // endings of published names that nobody reads
+  // Of a family whose name models are given that are merely like it: class names of the layers that it is a program of; empty: all.
+  std::vector<std::string> layer_classes;
   Unit embedding, block, head;
 };
 
@@ -42,7 +45,7 @@ Result<NativeFile> read_native_file(std::string_view text, const std::string& pa
 // Which of a model's programs.
 struct ProgramChoice {
   UnitKind kind = UnitKind::kBlock;
-  bool local = false;  // of a layer with a window
+  LayerForm layer;  // of a block
   ProgramSplit split;
   const Tuning* tuning = nullptr;  // with `unit`, where not all of the model is trained
   const UnitTuning* unit = nullptr;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "model/approximate.h"
 #include "model/count.h"
 #include "model/rope.h"
+#include "plan/expert_rules.h"
 #include "plan/kernel_table.h"
 #include "plan/native_file.h"
 #include "plan/nf4.h"
@@ -75,7 +75,9 @@ Diagnostics refused_traits(const Geometry& g) {
     if (condition) out.push_back(refusal(g, what));
   };
   refuse(is_approximate(g), "an architecture that is not known");
-  refuse(g.num_experts > 0, fmt::format("{} experts; it runs dense blocks", g.num_experts));
+  refuse(g.expert_hidden > 0, "experts that read a projection of the hidden state");
+  refuse(g.experts_per_token > kMostExpertsPerToken,
+         fmt::format("{} experts per token, it runs up to {}", g.experts_per_token, kMostExpertsPerToken));
   refuse(g.attention != Attention::kGrouped, "latent attention (MLA)");
   refuse(g.scan_channels > 0, "layers that scan (Mamba)");
   return out;
@@ -85,17 +87,13 @@ std::shared_ptr<NativePrograms> programs_of(const NativeFile& file, const Geomet
   NativePrograms p;
   p.file = file.name;
   p.buffers = file.buffers;
-  p.embedding = program_of(file, {UnitKind::kEmbedding, false, split}, g);
-  p.head = program_of(file, {UnitKind::kHead, false, split}, g);
-  std::array<int, 2> kinds = {-1, -1};
+  p.embedding = program_of(file, {UnitKind::kEmbedding, {}, split}, g);
+  p.head = program_of(file, {UnitKind::kHead, {}, split}, g);
+  std::map<LayerForm, int> kinds;
   for (int64_t layer = 0; layer < g.num_layers; ++layer) {
-    const bool local = has_window(g, layer);
-    int& kind = kinds[local ? 1 : 0];
-    if (kind < 0) {
-      kind = static_cast<int>(p.blocks.size());
-      p.blocks.push_back(program_of(file, {UnitKind::kBlock, local, split}, g));
-    }
-    p.kind_of_layer.push_back(kind);
+    const auto [kind, is_new] = kinds.try_emplace(layer_form(g, layer), static_cast<int>(kinds.size()));
+    if (is_new) p.blocks.push_back(program_of(file, {UnitKind::kBlock, kind->first, split}, g));
+    p.kind_of_layer.push_back(kind->second);
   }
   return std::make_shared<NativePrograms>(std::move(p));
 }
@@ -122,21 +120,20 @@ std::shared_ptr<NativePrograms> tuned_programs(const NativeFile& file, const Geo
                                                const Tuning& tuning, const NativePrograms& whole) {
   const ModelUnits model(whole, g);
   const std::vector<UnitTuning> units = tune_units(tuning, model.programs, model.prefixes);
-  const auto tuned = [&](UnitKind kind, bool local, const UnitTuning& unit) {
-    return program_of(file, {kind, local, split, &tuning, &unit}, g);
+  const auto tuned = [&](UnitKind kind, LayerForm layer, const UnitTuning& unit) {
+    return program_of(file, {kind, layer, split, &tuning, &unit}, g);
   };
   NativePrograms p;
   p.file = whole.file;
   p.buffers = whole.buffers;
-  p.embedding = tuned(UnitKind::kEmbedding, false, units.front());
-  p.head = tuned(UnitKind::kHead, false, units.back());
-  std::map<std::pair<bool, UnitTuning>, int> kinds;
+  p.embedding = tuned(UnitKind::kEmbedding, {}, units.front());
+  p.head = tuned(UnitKind::kHead, {}, units.back());
+  std::map<std::pair<LayerForm, UnitTuning>, int> kinds;
   for (int64_t layer = 0; layer < g.num_layers; ++layer) {
-    const bool local = has_window(g, layer);
     const UnitTuning& unit = units[static_cast<size_t>(layer) + 1];
-    const auto [kind, is_new] = kinds.try_emplace({local, unit}, static_cast<int>(kinds.size()));
+    const auto [kind, is_new] = kinds.try_emplace({layer_form(g, layer), unit}, static_cast<int>(kinds.size()));
     if (is_new) {
-      p.blocks.push_back(tuned(UnitKind::kBlock, local, unit));
+      p.blocks.push_back(tuned(UnitKind::kBlock, kind->first.first, unit));
       p.blocks.back().name += kind->second > 0 ? fmt::format(".{}", kind->second) : "";
     }
     p.kind_of_layer.push_back(kind->second);
@@ -175,6 +172,7 @@ std::vector<std::string> saved_tensors(const NativePrograms& programs) {
 // Heads and feed-forward elements go whole to ranks; the vocabulary is padded.
 std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   const int tp = split.tp;
+  if (g.num_experts > 0 && tp > 1) return fmt::format("{} experts with tensor parallelism over {} ranks", g.num_experts, tp);
   for (const auto& [what, count] : {std::pair<std::string_view, int64_t>{"heads", g.num_heads},
                                     {"key and value heads", g.num_kv_heads},
                                     {"feed-forward elements", g.feed_forward}})
@@ -185,8 +183,10 @@ std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   return "";
 }
 
-Made make(const Geometry& g, const ProgramSplit& split, const Tuning& tuning) {
-  Made made{g, split, tuning, refused_traits(g), nullptr, {}, {}};
+Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
+  Geometry g = geometry;
+  if (split.preference) g.router_loss = 0;  // it goes with the loss of tokens alone
+  Made made{geometry, split, tuning, refused_traits(g), nullptr, {}, {}};
   if (!made.refused.empty()) return made;
   const Result<NativeFile> file = native_file(g);
   if (!file.ok()) {
@@ -250,13 +250,18 @@ ProgramSplit split_of(const Plan& plan) {
   return split;
 }
 
-Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
-  if (accelerator == Accelerator::kCpu) return {};
-  bool is_capped = false;  // libtorch's flash attention is built without soft caps
-  each_op(*native_programs(g),
-          [&](const Op& op) { is_capped = is_capped || (op.kind == OpKind::kAttention && op.attributes.soft_cap > 0); });
-  if (!is_capped) return {};
-  return {refusal(g, "CUDA has no kernel for attention with a soft cap")};
+Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator, Dtype compute) {
+  const bool on_gpu = accelerator != Accelerator::kCpu;
+  bool is_capped = false, has_experts = false;  // libtorch's flash attention is built without soft caps
+  each_op(*native_programs(g), [&](const Op& op) {
+    is_capped = is_capped || (op.kind == OpKind::kAttention && op.attributes.soft_cap > 0);
+    has_experts = has_experts || op.kind == OpKind::kGroupedGemm;
+  });
+  Diagnostics out;
+  if (is_capped && on_gpu) out.push_back(refusal(g, "CUDA has no kernel for attention with a soft cap"));
+  if (has_experts && compute == Dtype::kF16) out.push_back(refusal(g, fmt::format("{} experts in fp16", g.num_experts)));
+  if (has_experts && on_gpu) out.push_back(refusal(g, fmt::format("{} experts, which it runs on CPUs alone", g.num_experts)));
+  return out;
 }
 
 Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_length, const ProgramSplit& split) {
@@ -272,6 +277,10 @@ Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_
           {"B", sequences},
           {"h", g.hidden},
           {"f", g.feed_forward / tp},
+          {"E", g.num_experts},
+          {"k", g.experts_per_token},
+          {"fe", g.expert_feed_forward},
+          {"fs", g.shared_feed_forward},
           {"a", g.num_heads / tp},
           {"kv", g.num_kv_heads / tp},
           {"d", g.head_size},
@@ -290,7 +299,8 @@ ProgramInput program_input(std::string_view name, const Symbols& symbols) {
   if (name == "ids" || name == "targets" || name == kDocumentPositions) return {{symbols.at("T")}, Dtype::kI64};
   if (name == kDocumentStarts) return {{symbols.at("cp") * symbols.at("T") + 1}, Dtype::kI64};
   if (name == "loss") return {{symbols.at("numbers")}, Dtype::kF64};
-  if (name == "loss_scale") return {{1}, Dtype::kF64};
+  if (name == "loss_scale" || name == kRouterScale) return {{1}, Dtype::kF64};
+  if (name == kRouterSums) return {{2, symbols.at("E")}, Dtype::kF64};
   if (name == "reference_logps" || name == "policy_logps") return {{symbols.at("B")}, Dtype::kF32};
   return {{symbols.at("R"), symbols.at("rot") / 2}, Dtype::kF32};  // tables of rotary positions
 }

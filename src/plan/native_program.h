@@ -1,8 +1,9 @@
 // The programs of the bundled trainer for one model, from its family's file (native_file.h). Symbols: T tokens, S sequence length,
 // B sequences, h hidden, f feed-forward, a heads, kv kv heads, d head size, rot elements of a head that are rotated, V vocabulary,
-// P learned positions. With tensor parallelism over tp ranks a, kv, f and V are one rank's share (V rounded up), and Ts = T / tp
-// tokens are a rank's own; without, Ts = T and tp = 1. With context parallelism over cp ranks T = B · S / cp tokens are one rank's,
-// and Sr = S / cp of each sequence. R positions have a row in the rotary tables. A loss adds `numbers` to the buffer of that name.
+// P learned positions; E experts, k of them per token, fe feed-forward of one, fs of the shared ones. With tensor parallelism over tp
+// ranks a, kv, f and V are one rank's share (V rounded up), and Ts = T / tp tokens are a rank's own; without, Ts = T and tp = 1. With
+// context parallelism over cp ranks T = B · S / cp tokens are one rank's, and Sr = S / cp of each sequence. R positions have a row in
+// the rotary tables. A loss adds `numbers` to the buffer of that name.
 #pragma once
 #include <memory>
 #include <optional>
@@ -45,8 +46,8 @@ std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, 
 
 // What of the model has no program (experts, latent attention, a family without a file ...), or cannot be split, each named.
 Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {}, const Tuning& tuning = {});
-// Kernels of its programs that the device has not got.
-Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator);
+// Kernels of its programs that the device has not got, or not in this type.
+Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator, Dtype compute);
 
 // `micro_batch` counts samples: pairs are two sequences each.
 Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length, const ProgramSplit& split = {});

@@ -107,7 +107,7 @@ Diagnostics check_bundled(const Plan& p) {
   const Mesh& m = p.mesh;
   require(p.train.init == kRandomInit || p.train.init == kWeightsInit, code::kUnknownValue,
           fmt::format("train.init is '{}', expected {} or {}", p.train.init, kRandomInit, kWeightsInit));
-  append(out, check_native_kernels(p.model, p.hardware.accelerator));
+  append(out, check_native_kernels(p.model, p.hardware.accelerator, p.precision.compute));
   require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
           fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
   require(m.ep == 1, code::kUnsupportedFeature,

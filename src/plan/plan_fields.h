@@ -63,6 +63,11 @@ void visit(V& v, Geometry& g) {
   v("shared_feed_forward", g.shared_feed_forward);
   v("shared_expert_gate", g.shared_expert_gate);
   v("router_score_bias", g.router_score_bias);
+  v("router_normalized", g.router_normalized);
+  v("router_scaling", g.router_scaling);
+  v("router_groups", g.router_groups);
+  v("router_groups_chosen", g.router_groups_chosen);
+  v("router_loss", g.router_loss);
   v("expert_layer", g.expert_layer);
   v("attention", g.attention);
   v("q_lora_rank", g.q_lora_rank);

@@ -309,6 +309,10 @@ std::span<const AttributeField> attribute_fields() {
                                                {"ring_step", &OpAttributes::ring_step},
                                                {"column", &OpAttributes::column},
                                                {"low_column", &OpAttributes::low_column},
+                                               {"normalized", &OpAttributes::normalized},
+                                               {"groups", &OpAttributes::groups},
+                                               {"groups_chosen", &OpAttributes::groups_chosen},
+                                               {"chosen", &OpAttributes::chosen},
                                                {"beta", &OpAttributes::beta},
                                                {"label_smoothing", &OpAttributes::label_smoothing}};
   return kFields;

@@ -57,7 +57,8 @@ struct ParameterDecl {
   bool decay = true;  // weight decay applies (matrices), not to norms and biases
   // std 0.02; scaled: 0.02 / sqrt(2 L); uniform: ± 1 / sqrt(columns)
   enum class Init { kNormal, kOnes, kZeros, kScaledNormal, kUniform } init = Init::kNormal;
-  bool trains = true;  // false: stays as it is, also where it lies among those that are trained (it is part of their matrix)
+  bool trains = true;   // false: stays as it is, also where it lies among those that are trained (it is part of their matrix)
+  int64_t expert = -1;  // whose it is, where each expert has one: those of a slot are a stack of matrices
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;  // published as [in, out] (GPT-2's Conv1D)
   // Tensor parallelism: the dimension whose size counts heads, feed-forward elements or tokens of the vocabulary; -1: each rank has
@@ -72,16 +73,19 @@ struct Overlay {
 
 // Numbers that a kernel needs beside its operands. What a kernel has no use for stays as it is here.
 struct OpAttributes {
-  double epsilon = 0;                    // norms
-  double weight_offset = 0;              // norms multiply by this + the weight (Gemma: 1)
-  double multiplier = 1;                 // of an embedding's rows, of a product, of the logits
-  double scale = 0;                      // of attention's scores; 0: 1 / sqrt(d)
-  double soft_cap = 0;                   // scores or logits become cap · tanh(score / cap); 0: they do not
-  int64_t window = 0;                    // keys a query sees, itself included; 0: all before it
-  int64_t ring_step = 0;                 // of ring attention: how many ranks before this one the keys are from
-  double beta = 0, label_smoothing = 0;  // of a preference loss
-  int64_t column = 0;                    // of a product of columns: the first that it adds to, or takes the gradient of
-  int64_t low_column = 0;                // and the first of the narrow tensor on its other side
+  double epsilon = 0;                     // norms
+  double weight_offset = 0;               // norms multiply by this + the weight (Gemma: 1)
+  double multiplier = 1;                  // of an embedding's rows, of a product, of the logits
+  double scale = 0;                       // of attention's scores; 0: 1 / sqrt(d)
+  double soft_cap = 0;                    // scores or logits become cap · tanh(score / cap); 0: they do not
+  int64_t window = 0;                     // keys a query sees, itself included; 0: all before it
+  int64_t ring_step = 0;                  // of ring attention: how many ranks before this one the keys are from
+  double beta = 0, label_smoothing = 0;   // of a preference loss
+  int64_t column = 0;                     // of a product of columns: the first that it adds to, or takes the gradient of
+  int64_t low_column = 0;                 // and the first of the narrow tensor on its other side
+  int64_t normalized = 0;                 // of a router: 1, the weights of a token's experts are divided by their sum
+  int64_t groups = 1, groups_chosen = 1;  // of a router: groups of experts, and how many of them a token may choose from
+  int64_t chosen = 0;                     // of the load-balancing loss: experts that a token has
   bool operator==(const OpAttributes&) const = default;
 };
 

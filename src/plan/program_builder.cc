@@ -68,6 +68,15 @@ int ProgramBuilder::split(const std::string& slot) {
   return found == slots_.end() ? -1 : found->second.split;
 }
 
+const std::string& ProgramBuilder::rows_each(const std::string& slot) {
+  static const std::string kNone;
+  (void)shape(slot);  // says where there is none
+  const auto found = slots_.find(slot.substr(2));
+  const bool is_stack = found != slots_.end() && !found->second.rows_each.empty();
+  if (!is_stack) fail(fmt::format("'{}' is no stack of experts' matrices", slot));
+  return is_stack ? found->second.rows_each : kNone;
+}
+
 Dtype ProgramBuilder::dtype(const std::string& tensor) const {
   for (const TensorDecl& t : program_.tensors)
     if (t.name == tensor) return t.dtype;
@@ -100,7 +109,7 @@ std::string ProgramBuilder::incoming(const std::string& tensor) {
 }
 
 std::string ProgramBuilder::target(const std::string& tensor) {
-  declare("d" + tensor, shape(tensor));
+  declare("d" + tensor, shape(tensor), dtype(tensor));
   return gradients_[tensor] = "d" + tensor;
 }
 

@@ -15,6 +15,7 @@ namespace distsetup {
 struct SlotShape {
   std::vector<std::string> shape;
   int split = -1;
+  std::string rows_each = {};  // of a stack of experts' matrices: the rows of one
 };
 
 class ProgramBuilder {
@@ -32,6 +33,7 @@ class ProgramBuilder {
   bool has(const std::string& tensor) const;
   const std::vector<std::string>& shape(const std::string& tensor_or_slot);  // "h1", "p:wqkv", "ids"
   int split(const std::string& slot);                                        // of "p:wqkv"; -1: it is not split
+  const std::string& rows_each(const std::string& slot);                     // of "p:we13", a stack of experts' matrices
   Dtype dtype(const std::string& tensor) const;
   void declare(const std::string& tensor, std::vector<std::string> shape, Dtype dtype = Dtype::kCompute);
   void mark_logits(const std::string& tensor);

@@ -78,6 +78,15 @@ int64_t cpu_product_f16(const Step& step) {
   return (rows * w[0] + rows * w[1] + w[0] * w[1]) * size_bytes(Dtype::kF32);
 }
 
+// Of one expert's rows at a time: at most all of them.
+int64_t cpu_grouped_bf16(const Step& step) {
+  const int64_t rows = step.reads[0].shape[0], inner = step.reads[0].shape[1], experts = step.reads[2].shape[0] - 1;
+  const std::vector<int64_t>& out = step.writes[0].shape;
+  if (step.kernel != "grouped_linear_dw") return std::max(cpu_gemm_bf16(rows, out[1], inner), cpu_gemm_bf16(1, out[1], inner));
+  const int64_t m = out[0] / experts;
+  return std::max(cpu_gemm_bf16_transposed(m, out[1], rows), cpu_gemm_bf16_transposed(m, out[1], std::min<int64_t>(rows, 512)));
+}
+
 // Newton-Schulz of the matrices of a unit, whose products have one side for rows and columns.
 int64_t cpu_orthogonalize(const Step& step, const Schedule& schedule) {
   int64_t most = 0;
@@ -103,6 +112,7 @@ int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
                                               : cpu_attention_forward(schedule.symbols, bf16);
   if (schedule.compute == Dtype::kF16) return cpu_product_f16(step);
   if (bf16 && step.kernel.starts_with("columns")) return cpu_columns_bf16(step);
+  if (bf16 && step.kernel.starts_with("grouped_linear")) return cpu_grouped_bf16(step);
   if (!bf16 || !step.kernel.starts_with("linear")) return 0;
   const std::vector<int64_t>&in = step.reads[0].shape, &out = step.writes[0].shape;
   return step.kernel == "linear_dw" ? cpu_gemm_bf16_transposed(out[0], out[1], in[0]) : cpu_gemm_bf16(out[0], out[1], in[1]);

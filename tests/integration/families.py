@@ -15,6 +15,8 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
+MIXTRAL = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None}
+QWEN_MOE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 
 FAMILIES = {
     "llama": ("llama", {}),
@@ -33,6 +35,12 @@ FAMILIES = {
                                     "layer_types": ["sliding_attention", "full_attention"] * 2,
                                     "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
                                                         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0}}}),
+    "mixtral": ("mixtral", MIXTRAL),
+    "mixtral_balanced": ("mixtral", {**MIXTRAL, "output_router_logits": True, "router_aux_loss_coef": 0.3}),
+    "mixtral_adversarial": ("mixtral", MIXTRAL),  # see adversarial()
+    "qwen2_moe": ("qwen2_moe", {**QWEN_MOE, "shared_expert_intermediate_size": 56, "decoder_sparse_step": 2}),
+    "qwen3_moe": ("qwen3_moe", {**QWEN_MOE, "norm_topk_prob": True, "mlp_only_layers": [0]}),
+    "qwen3_moe_balanced": ("qwen3_moe", {**QWEN_MOE, "output_router_logits": True, "router_aux_loss_coef": 0.1}),
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
     "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
@@ -52,7 +60,7 @@ def settings(family, changes):
     if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
-    if family in ("phi3", "granite", "olmo2", "qwen2"):
+    if family in ("phi3", "granite", "olmo2", "qwen2", "qwen2_moe"):
         common.pop("head_dim")
     if family in ("gpt2", "gpt_bigcode"):
         common = {"vocab_size": common["vocab_size"]}
@@ -67,10 +75,12 @@ def write(folder, name, family, changes):
     (folder / "weights").mkdir(parents=True, exist_ok=True)
     (folder / "gradients").mkdir(exist_ok=True)
     config = AutoConfig.for_model(family, **settings(family, changes))
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()
     with torch.no_grad():
         for parameter in model.parameters():  # no norm at one, no bias at zero, nothing small enough to hide
             parameter.copy_(torch.randn_like(parameter) * 0.08 + (parameter if parameter.dim() == 1 else 0))
+    if name == "mixtral_adversarial":
+        adversarial(model)
     model.tie_weights()
     saved = json.loads(config.to_json_string(use_diff=False))
     (folder / "config.json").write_text(json.dumps(saved, indent=1))
@@ -78,29 +88,55 @@ def write(folder, name, family, changes):
     ids = torch.randint(config.vocab_size, (sequences, length + 1))
     inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
     for key, parameter in model.named_parameters():
-        raw(folder / "weights" / f"{published(family, key)}.f32", parameter)
+        for one, value in published(family, key, parameter):
+            raw(folder / "weights" / f"{one}.f32", value)
     _, rounded = logits_and_gradients(model, inputs, targets)
     logits, exact = logits_and_gradients(model.double(), inputs, targets)
     raw(folder / "logits.f32", logits)
     with open(folder / "own_errors.txt", "w", encoding="utf-8") as file:
         for key, gradient in exact.items():
-            error = (rounded[key].double() - gradient).abs().max() / gradient.abs().max()
-            file.write(f"{published(family, key)} {error:.3e}\n")
-    for key, gradient in exact.items():
-        raw(folder / "gradients" / f"{published(family, key)}.f32", gradient)
+            for (one, expected), (_, found) in zip(published(family, key, gradient), published(family, key, rounded[key].double())):
+                raw(folder / "gradients" / f"{one}.f32", expected)
+                largest = expected.abs().max()  # 0 of an expert that no token chose
+                file.write(f"{one} {((found - expected).abs().max() / largest if largest > 0 else 0):.3e}\n")
     numbers = [str(sequences), str(length)] + [str(i) for i in inputs.flatten().tolist() + targets.flatten().tolist()]
     (folder / "tokens.txt").write_text(" ".join(numbers) + "\n")
 
 
-def published(family, name):
-    """The name in published files, where Transformers 5 calls the parameter otherwise."""
-    return "embed_out.weight" if family == "gpt_neox" and name == "lm_head.weight" else name
+def adversarial(model):
+    """Every token goes to the first two experts: its first element is large, and the router looks at that alone."""
+    with torch.no_grad():
+        model.model.embed_tokens.weight[:, 0] = 6
+        for layer in model.model.layers:
+            layer.mlp.gate.weight *= 0.1
+            layer.mlp.gate.weight[:, 0] = torch.tensor([4.0, 4.0, -4.0, -4.0, -4.0])
+
+
+def published(family, name, value):
+    """A parameter's names and values in published files, where Transformers 5 holds it otherwise: experts one by one, gate and up."""
+    if family == "gpt_neox" and name == "lm_head.weight":
+        return [("embed_out.weight", value)]
+    if family == "mixtral":
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+    gate, up, down = ("w1", "w3", "w2") if family == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    prefix, _, which = name.rpartition(".")
+    if which == "gate_up_proj" and prefix.endswith(".experts"):
+        half = value.shape[1] // 2
+        return [(f"{prefix}.{e}.{one}.weight", rows) for e in range(value.shape[0])
+                for one, rows in ((gate, value[e, :half]), (up, value[e, half:]))]
+    if which == "down_proj" and prefix.endswith(".experts"):
+        return [(f"{prefix}.{e}.{down}.weight", value[e]) for e in range(value.shape[0])]
+    return [(name, value)]
 
 
 def logits_and_gradients(model, inputs, targets):
     model.zero_grad()
-    logits = model(input_ids=inputs, use_cache=False).logits
-    torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)).backward()
+    outputs = model(input_ids=inputs, use_cache=False)
+    logits = outputs.logits
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+    if getattr(outputs, "aux_loss", None) is not None:  # as Transformers adds it to a loss that it computes itself
+        loss = loss + model.config.router_aux_loss_coef * outputs.aux_loss
+    loss.backward()
     return logits, {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
 

@@ -103,7 +103,7 @@ TEST_CASE("native programs: each built-in model that one runs has as many parame
       }
   }
   CHECK(families == std::set<std::string>{"falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neox", "llama",
-                                          "mistral", "olmo2", "phi", "phi3", "qwen2", "qwen3"});
+                                          "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"});
 }
 
 TEST_CASE("native programs: layers with and without a window are two programs") {

@@ -101,6 +101,14 @@ class OpTimes {
     return gemm_s(constants_.gemm, tokens, columns(result), first, element, element);
   }
 
+  // Each expert with its share of the rows: what it reads first has them, and so has the result or, of a weight gradient, what is read
+  // second.
+  double grouped_s(const OpInstance& op) const {
+    const Operand& other = op.writes.front().kind == Operand::Kind::kGradient ? op.reads[1] : op.writes.front();
+    return grouped_gemm_s(constants_.gemm, symbol("E"), symbol("T") * symbol("k"), columns(other), columns(op.reads.front()),
+                          element_bytes(), constants_.grouped_share);
+  }
+
   bool reads_logits(const OpInstance& op) const {
     const Operand& first = op.reads.front();
     return first.kind == Operand::Kind::kTensor && v_.tensors[static_cast<size_t>(first.index)].decl->logits;
@@ -110,6 +118,7 @@ class OpTimes {
     const TimeConstants& c = constants_;
     switch (op.op->kind) {
       case OpKind::kGemm: return product_s(op);
+      case OpKind::kGroupedGemm: return grouped_s(op);
       case OpKind::kAttention: {
         const double length = symbol("S"), head = symbol("d");
         const AttentionShape shape{

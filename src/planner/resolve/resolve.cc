@@ -164,7 +164,8 @@ void take_hardware(Resolving& r) {
   r.problem.setup.host_memory_bytes_per_s = h.host_memory_bytes_per_s;
   r.per_node = r.plan().hardware.gpus_per_node;
   if (!r.native() || has_error(r.said)) return;
-  append(r.said, pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator), model_at(r)));
+  append(r.said,
+         pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator, r.plan().precision.compute), model_at(r)));
 }
 
 // Published weights, matched with the model's programs.

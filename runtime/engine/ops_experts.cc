@@ -1,0 +1,206 @@
+#include "runtime/engine/ops_experts.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "runtime/engine/ops_table.h"
+#include "runtime/engine/threads.h"
+#include "runtime/kernels/cpu/experts.h"
+#include "runtime/kernels/cpu/kernels.h"
+
+namespace distsetup {
+namespace {
+
+using cpu::RouterScore;
+
+float factor(const Call& c) { return float(c.attributes->multiplier); }
+
+// `of` has a column for each of a token's experts.
+cpu::Router router(const Call& c, RouterScore score, const Argument& logits, const Argument& of) {
+  const OpAttributes& a = *c.attributes;
+  return {score, logits.dim(1), of.dim(1), a.groups, a.groups_chosen, a.normalized != 0, factor(c)};
+}
+template <class E>
+const E* optional_in(const Call& c, size_t i) {
+  return i < c.reads.size() ? in<E>(c, int(i)) : nullptr;
+}
+
+// logits[, bias] -> weights, choice
+template <RouterScore kScore, class E>
+void route(const Call& c) {
+  const cpu::Router r = router(c, kScore, c.reads[0], c.writes[0]);
+  parallel_ranges(c.reads[0].dim(0), 16 * r.num_experts * r.k, [&](int64_t begin, int64_t end) {
+    cpu::route<E>(in<E>(c, 0) + begin * r.num_experts, optional_in<E>(c, 1), out<float>(c, 0) + begin * r.k,
+                  out<int64_t>(c, 1) + begin * r.k, end - begin, r);
+  });
+}
+// dweights, logits, choice[, before] -> dlogits
+template <RouterScore kScore, class E>
+void route_backward(const Call& c) {
+  const cpu::Router r = router(c, kScore, c.reads[1], c.reads[0]);
+  const E* const before = optional_in<E>(c, 3);
+  parallel_ranges(c.reads[0].dim(0), 32 * r.num_experts, [&](int64_t begin, int64_t end) {
+    const int64_t row = begin * r.num_experts;
+    cpu::route_backward<E>(in<float>(c, 0) + begin * r.k, in<E>(c, 1) + row, in<int64_t>(c, 2) + begin * r.k,
+                           before == nullptr ? nullptr : before + row, out<E>(c, 0) + row, end - begin, r);
+  });
+}
+// choice -> order, place, starts
+template <class>
+void sort_experts(const Call& c) {
+  cpu::sort_experts(in<int64_t>(c, 0), out<int64_t>(c, 0), out<int64_t>(c, 1), out<int64_t>(c, 2), numel(c.reads[0]),
+                    c.writes[2].dim(0) - 1);
+}
+// x, order, place -> rows
+template <class E>
+void permute(const Call& c) {
+  const int64_t H = c.reads[0].dim(1), k = c.writes[0].dim(0) / c.reads[0].dim(0);
+  parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::permute<E>(in<E>(c, 0), in<int64_t>(c, 1), out<E>(c, 0), begin, end, H, k);
+  });
+}
+// rows, order, place[, addend] -> y
+template <class E>
+void unpermute(const Call& c) {
+  const int64_t H = c.reads[0].dim(1), T = c.writes[0].dim(0), k = c.reads[0].dim(0) / T;
+  parallel_ranges(T, (k + 2) * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::unpermute<E>(in<E>(c, 0), in<int64_t>(c, 2), optional_in<E>(c, 3), out<E>(c, 0), begin, end, H, k);
+  });
+}
+
+template <Activation kF, class E>
+void gate_row(const E* gu, E* m, int64_t F) {
+  if constexpr (kF == Activation::kSilu)
+    cpu::swiglu<E>(gu, m, 1, F);
+  else
+    cpu::gated_activation<kF, E>(gu, m, 1, F);
+}
+template <Activation kF, class E>
+void gate_row_backward(const E* dm, const E* gu, E* dgu, int64_t F) {
+  if constexpr (kF == Activation::kSilu)
+    cpu::swiglu_backward<E>(dm, gu, dgu, 1, F);
+  else
+    cpu::gated_activation_backward<kF, E>(dm, gu, dgu, 1, F);
+}
+// gu, weights, order -> m: row i has the weight of choice order[i]
+template <Activation kF, class E>
+void gated_weighted(const Call& c) {
+  const int64_t F = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 4 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      E* const m = out<E>(c, 0) + i * F;
+      gate_row<kF, E>(in<E>(c, 0) + i * 2 * F, m, F);
+      cpu::scale_row<E>(m, in<float>(c, 1)[in<int64_t>(c, 2)[i]], m, F);
+    }
+  });
+}
+// dm, gu, weights, order -> dgu, dweights
+template <Activation kF, class E>
+void gated_weighted_backward(const Call& c) {
+  const int64_t F = c.reads[0].dim(1);
+  parallel_ranges(c.reads[0].dim(0), 8 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    thread_local std::vector<E> row;
+    row.resize(size_t(F));
+    for (int64_t i = begin; i < end; ++i) {
+      const E *const dm = in<E>(c, 0) + i * F, *const gu = in<E>(c, 1) + i * 2 * F;
+      const int64_t choice = in<int64_t>(c, 3)[i];
+      gate_row<kF, E>(gu, row.data(), F);
+      out<float>(c, 1)[choice] = cpu::dot<E>(dm, row.data(), F);
+      cpu::scale_row<E>(dm, in<float>(c, 2)[choice], row.data(), F);
+      gate_row_backward<kF, E>(row.data(), gu, out<E>(c, 0) + i * 2 * F, F);
+    }
+  });
+}
+
+template <class E>
+float sigmoid(E x) {
+  return 1.0f / (1.0f + std::exp(-to_float(x)));
+}
+// m, s -> rows of m times sigmoid(s)
+template <class E>
+void sigmoid_rows(const Call& c) {
+  const int64_t F = c.writes[0].dim(1);
+  parallel_ranges(c.writes[0].dim(0), 2 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) cpu::scale_row<E>(in<E>(c, 0) + t * F, sigmoid(in<E>(c, 1)[t]), out<E>(c, 0) + t * F, F);
+  });
+}
+// d, m, s -> dm, ds
+template <class E>
+void sigmoid_rows_backward(const Call& c) {
+  const int64_t F = c.reads[0].dim(1);
+  parallel_ranges(c.reads[0].dim(0), 4 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const float s = sigmoid(in<E>(c, 2)[t]), slope = cpu::dot<E>(in<E>(c, 0) + t * F, in<E>(c, 1) + t * F, F) * s * (1 - s);
+      cpu::scale_row<E>(in<E>(c, 0) + t * F, s, out<E>(c, 0) + t * F, F);
+      from_float(slope, out<E>(c, 1) + t);
+    }
+  });
+}
+
+// router_sums -> router_sums
+template <class>
+void clear_routes(const Call& c) {
+  std::fill_n(out<double>(c, 0), numel(c.writes[0]), 0.0);
+}
+// logits, choice, router_sums -> router_sums
+template <class E>
+void count_routes(const Call& c) {
+  cpu::count_routes<E>(in<E>(c, 0), in<int64_t>(c, 1), out<double>(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.reads[1].dim(1));
+}
+// logits, router_sums, router_scale[, before] -> dlogits
+template <class E>
+void count_routes_backward(const Call& c) {
+  const int64_t E_ = c.reads[0].dim(1);
+  const E* const before = optional_in<E>(c, 3);
+  const double scale = double(c.attributes->multiplier) * *in<double>(c, 2);
+  parallel_ranges(c.reads[0].dim(0), 32 * E_, [&](int64_t begin, int64_t end) {
+    cpu::balance_backward<E>(in<E>(c, 0) + begin * E_, in<double>(c, 1), before == nullptr ? nullptr : before + begin * E_,
+                             out<E>(c, 0) + begin * E_, end - begin, E_, c.attributes->chosen, scale);
+  });
+}
+// router_sums, router_scale, loss -> loss
+template <class>
+void balance_loss(const Call& c) {
+  *out<double>(c, 0) +=
+      cpu::balance_loss(in<double>(c, 0), c.reads[0].dim(1), c.attributes->chosen, c.attributes->multiplier * *in<double>(c, 1));
+}
+
+#define DISTSETUP_ENTRY(kernel) \
+  NativeOp { #kernel, kernel < float>, kernel < Bf16> }
+#define DISTSETUP_ROUTE(kernel, score)                                                                           \
+  NativeOp{#kernel, route<RouterScore::score, float>, route<RouterScore::score, Bf16>}, NativeOp {               \
+#kernel "_backward", route_backward < RouterScore::score, float>, route_backward < RouterScore::score, Bf16> \
+  }
+#define DISTSETUP_WEIGHTED(kernel, F)                                                                                    \
+  NativeOp{#kernel, gated_weighted<Activation::F, float>, gated_weighted<Activation::F, Bf16>}, NativeOp {               \
+#kernel "_backward", gated_weighted_backward < Activation::F, float>, gated_weighted_backward < Activation::F, Bf16> \
+  }
+constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
+                               DISTSETUP_ROUTE(route_sigmoid, kSigmoid),
+                               DISTSETUP_ENTRY(sort_experts),
+                               DISTSETUP_ENTRY(permute),
+                               DISTSETUP_ENTRY(unpermute),
+                               NativeOp{"unpermute_add", unpermute<float>, unpermute<Bf16>},
+                               DISTSETUP_WEIGHTED(swiglu_weighted, kSilu),
+                               DISTSETUP_WEIGHTED(geglu_weighted, kGelu),
+                               DISTSETUP_WEIGHTED(geglu_tanh_weighted, kGeluTanh),
+                               DISTSETUP_ENTRY(sigmoid_rows),
+                               DISTSETUP_ENTRY(sigmoid_rows_backward),
+                               DISTSETUP_ENTRY(clear_routes),
+                               DISTSETUP_ENTRY(count_routes),
+                               DISTSETUP_ENTRY(count_routes_backward),
+                               DISTSETUP_ENTRY(balance_loss)};
+#undef DISTSETUP_WEIGHTED
+#undef DISTSETUP_ROUTE
+#undef DISTSETUP_ENTRY
+
+}  // namespace
+
+bool bind_expert_op(const std::string& kernel, Call& call) {
+  call.function = find_op(kTable, kernel, call);
+  return call.function != nullptr;
+}
+
+}  // namespace distsetup

@@ -1,0 +1,129 @@
+#include "plan/expert_rules.h"
+
+#include <algorithm>
+
+namespace distsetup {
+namespace {
+
+using Builder = ProgramBuilder;
+
+// --- router
+
+// logits [T, E][, p:bias] -> weights [T, k], choice [T, k]
+void declare_route(const Op& op, Builder& b) {
+  const std::string rows = b.shape(op.reads[0])[0];
+  b.declare(op.writes[0], {rows, "k"}, Dtype::kF32);
+  b.declare(op.writes[1], {rows, "k"}, Dtype::kI64);
+}
+// d weights, logits, choice[, what has come before] -> d logits
+void route_adjoint(const Op& op, Builder& b) {
+  const std::string before = b.gradient(op.reads[0]);
+  std::vector<std::string> reads = {b.incoming(op.writes[0]), op.reads[0], op.writes[1]};
+  if (!before.empty()) reads.push_back(before);
+  const std::vector<Overlay> over = before.empty() ? std::vector<Overlay>{} : std::vector<Overlay>{{0, 3}};
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", std::move(reads), {b.target(op.reads[0])}, over));
+}
+// choice -> order, place, starts
+void declare_sort(const Op& op, Builder& b) {
+  const std::vector<std::string> choice = b.shape(op.reads[0]);
+  const std::string rows = product_of(choice);
+  b.declare(op.writes[0], {rows}, Dtype::kI64);
+  b.declare(op.writes[1], {rows}, Dtype::kI64);
+  b.declare(op.writes[2], {"E+1"}, Dtype::kI64);
+}
+
+// --- rows of tokens, rows of experts
+
+// x, order, place -> rows of x, expert by expert
+void declare_permuted(const Op& op, Builder& b) {
+  b.declare(op.writes[0], {b.shape(op.reads[1])[0], b.shape(op.reads[0])[1]}, b.dtype(op.reads[0]));
+}
+void permute_adjoint(const Op& op, Builder& b) {
+  const std::string before = b.gradient(op.reads[0]);
+  std::vector<std::string> reads = {b.incoming(op.writes[0]), op.reads[1], op.reads[2]};
+  if (!before.empty()) reads.push_back(before);
+  const std::vector<Overlay> over = before.empty() ? std::vector<Overlay>{} : std::vector<Overlay>{{0, 3}};
+  b.backward(adjoint_op(op, "_b", OpKind::kCopy, before.empty() ? "unpermute" : "unpermute_add", std::move(reads),
+                        {b.target(op.reads[0])}, over));
+}
+// rows of experts, order, place[, what is added to] -> rows of tokens
+void declare_unpermuted(const Op& op, Builder& b) { b.declare(op.writes[0], {"T", b.shape(op.reads[0])[1]}, b.dtype(op.reads[0])); }
+void unpermute_adjoint(const Op& op, Builder& b) {
+  const std::string d = b.incoming(op.writes[0]);
+  b.backward(adjoint_op(op, "_b", OpKind::kCopy, "permute", {d, op.reads[1], op.reads[2]}, {b.target(op.reads[0])}));
+  if (op.reads.size() > 3) b.pass(op, op.reads[3], d);
+}
+
+// --- products: x, p:W of all experts, starts -> y
+
+void declare_grouped(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], b.rows_each(op.reads[1])}); }
+std::string grouped_flops(const Op& op, Builder& b) {
+  return product_of({"2", b.shape(op.reads[0])[0], b.shape(op.reads[1])[1], b.rows_each(op.reads[1])});
+}
+void grouped_adjoint(const Op& op, Builder& b) {
+  const std::string dy = b.incoming(op.writes[0]), x = op.reads[0], w = op.reads[1], starts = op.reads[2];
+  b.backward(adjoint_op(op, "_dw", OpKind::kGroupedGemm, "grouped_linear_dw", {dy, x, starts}, {"g:" + w.substr(2)}, {}, op.flops));
+  if (!b.gradient(x).empty()) b.fail("op '" + op.name + "' reads rows of experts that another op reads too");
+  b.backward(adjoint_op(op, "_dx", OpKind::kGroupedGemm, "grouped_linear_dx", {dy, w, starts}, {b.target(x)}, {}, op.flops));
+}
+
+// --- gated activations, times a weight
+
+// gate and up, weights, order -> m
+void declare_weighted(const Op& op, Builder& b) {
+  const std::vector<std::string> in = b.shape(op.reads[0]);
+  b.declare(op.writes[0], {in[0], "(" + in[1] + ")/2"});
+}
+void weighted_adjoint(const Op& op, Builder& b) {
+  const std::string dm = b.incoming(op.writes[0]);
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", {dm, op.reads[0], op.reads[1], op.reads[2]},
+                        {b.target(op.reads[0]), b.target(op.reads[1])}, {{0, 1}}));
+}
+// m, s [T, 1] -> rows of m times sigmoid(s)
+void rows_adjoint(const Op& op, Builder& b) {
+  const std::string d = b.incoming(op.writes[0]);
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "sigmoid_rows_backward", {d, op.reads[0], op.reads[1]},
+                        {b.target(op.reads[0]), b.target(op.reads[1])}, {{0, 0}}));
+}
+
+// --- the load-balancing loss
+
+// A run buffer is written: it needs no declaration.
+void declare_nothing(const Op& op, Builder& b) { (void)b.shape(op.writes[0]); }
+// logits, choice, router_sums -> router_sums. Backward comes when all layers have added theirs.
+void count_adjoint(const Op& op, Builder& b) {
+  const std::string before = b.gradient(op.reads[0]);
+  const std::string scale(kRouterScale);
+  (void)b.shape(scale);
+  std::vector<std::string> reads = {op.reads[0], op.reads[2], scale};
+  if (!before.empty()) reads.push_back(before);
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "count_routes_backward", std::move(reads), {b.target(op.reads[0])}));
+}
+
+}  // namespace
+
+const std::vector<KernelRule>& expert_rules() {
+  using enum OpKind;
+  static const std::vector<KernelRule> rules = {
+      {"route_softmax", kElementwise, 1, 2, {}, declare_route, nullptr, route_adjoint},
+      {"route_sigmoid", kElementwise, 2, 2, {}, declare_route, nullptr, route_adjoint},
+      {"sort_experts", kElementwise, 1, 3, {}, declare_sort, nullptr, no_adjoint},
+      {"permute", kCopy, 3, 1, {}, declare_permuted, nullptr, permute_adjoint},
+      {"unpermute", kCopy, 3, 1, {}, declare_unpermuted, nullptr, unpermute_adjoint},
+      {"unpermute_add", kCopy, 4, 1, {{0, 3}}, declare_unpermuted, nullptr, unpermute_adjoint},
+      {"grouped_linear", kGroupedGemm, 3, 1, {}, declare_grouped, grouped_flops, grouped_adjoint},
+      {"swiglu_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
+      {"geglu_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
+      {"geglu_tanh_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
+      {"sigmoid_rows", kElementwise, 2, 1, {{0, 0}}, declare_same, nullptr, rows_adjoint},
+      {"clear_routes", kElementwise, 1, 1, {}, declare_nothing, nullptr, no_adjoint},
+      {"count_routes", kElementwise, 3, 1, {}, declare_nothing, nullptr, count_adjoint},
+      {"balance_loss", kLoss, 3, 1, {}, declare_nothing, nullptr, no_adjoint}};
+  return rules;
+}
+
+bool has_experts(const Program& program) {
+  return std::any_of(program.forward.begin(), program.forward.end(), [](const Op& op) { return op.kind == OpKind::kGroupedGemm; });
+}
+
+}  // namespace distsetup

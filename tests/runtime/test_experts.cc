@@ -1,0 +1,252 @@
+// Mixtures of experts on one rank and on several. What their programs compute is held against Transformers in
+// tests/integration/families_all.sh.
+#include <string>
+
+#include "base/embedded.h"
+#include "runtime/as_one_rank.h"
+#include "runtime/engine/threads.h"
+#include "runtime/kernels/cpu/experts.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using namespace tiny;
+
+// 6 experts of which a token has 2, few enough tokens that some expert gets none now and then. "qwen2" has a dense layer, a shared
+// expert behind a gate and biases; "qwen3" normed q and k.
+Geometry expert_geometry(const std::string& which) {
+  Geometry g = odd_geometry();
+  g.family = which == "mixtral" ? "mixtral" : which + "_moe";
+  g.num_heads = 4, g.num_kv_heads = 2, g.head_size = 8;
+  g.num_experts = 6, g.experts_per_token = 2, g.expert_feed_forward = 13;
+  g.router_normalized = which != "qwen2";
+  if (which == "qwen2") {
+    g.num_layers = 3;
+    g.expert_layer = {true, false, true};
+    g.qkv_bias = g.shared_expert_gate = true;
+    g.shared_feed_forward = 11;
+  }
+  g.qk_norm = which == "qwen3";
+  return g;
+}
+
+// Every token goes to the first expert: a router of zeros never leaves a tie, of which the first expert is the one that is taken, and
+// the weight of a single expert has no gradient.
+Geometry adversarial_geometry() {
+  Geometry g = expert_geometry("mixtral");
+  g.experts_per_token = 1;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path == "presets/programs/native/mixtral.yaml") g.native_program = file.text;
+  const std::string router = "slot: wg, shape: [E, h]";
+  const size_t at = g.native_program.find(router);
+  REQUIRE(at != std::string::npos);
+  g.native_program.insert(at + router.size(), ", init: zeros");
+  return g;
+}
+
+struct ExpertStrategy {
+  std::string name;
+  Sharding sharding;
+  int replicate, shard, cp = 1, pp = 1;
+  bool reshard = true;
+};
+const std::vector<ExpertStrategy>& strategies() {
+  static const std::vector<ExpertStrategy> all = {{"ddp 2", Sharding::kDdp, 2, 1},
+                                                  {"zero1 2", Sharding::kZero1, 1, 2},
+                                                  {"zero2 2", Sharding::kZero2, 1, 2},
+                                                  {"zero3 2", Sharding::kZero3, 1, 2},
+                                                  {"zero3 kept 2", Sharding::kZero3, 1, 2, 1, 1, false},
+                                                  {"hybrid 2 x 2", Sharding::kZero3, 2, 2},
+                                                  {"cp 2", Sharding::kDdp, 1, 1, 2},
+                                                  {"zero1 2 x cp 2", Sharding::kZero1, 1, 2, 2},
+                                                  {"pp 2", Sharding::kDdp, 1, 1, 1, 2},
+                                                  {"zero2 2 x pp 2", Sharding::kZero2, 1, 2, 1, 2}};
+  return all;
+}
+void split(TinyOptions& o, const ExpertStrategy& s) {
+  o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.cp = s.cp, o.pp = s.pp, o.reshard = s.reshard;
+}
+
+TEST_CASE("experts train with every sharding, accumulation and recomputation as on one rank", "[experts]") {
+  for (const std::string which : {"qwen2", "mixtral", "qwen3"}) {
+    for (const ExpertStrategy& s : strategies()) {
+      const bool has_all = which == "qwen2";  // of the others what their own ops and names touch
+      if (!has_all && s.name != "zero3 2" && s.name != "pp 2") continue;
+      INFO(which << " " << s.name);
+      TinyOptions o;
+      o.geometry = expert_geometry(which);
+      o.steps = 4;
+      o.accumulation = 2;
+      split(o, s);
+      if (s.pp > 1)
+        check_as_one_rank(o, {Recompute::kFull});
+      else
+        check_as_one_rank(o, has_all ? std::vector{Recompute::kSelective, Recompute::kFull} : std::vector{Recompute::kNone});
+    }
+  }
+}
+
+TEST_CASE("experts of which one gets every token train with every sharding as on one rank", "[experts]") {
+  for (const ExpertStrategy& s : strategies()) {
+    INFO(s.name);
+    TinyOptions o;
+    o.geometry = adversarial_geometry();
+    o.steps = 4;
+    o.accumulation = 2;
+    split(o, s);
+    check_as_one_rank(o, {Recompute::kNone});
+  }
+  TinyOptions o;  // and it is so
+  o.geometry = adversarial_geometry();
+  const Plan plan = tiny_plan(o);
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    EngineOptions options;
+    int64_t seen = 0;
+    options.watch = [&](const Step& step, const Call& call) {
+      if (step.kernel != "grouped_linear_dw") return;
+      const auto* starts = static_cast<const int64_t*>(call.reads[2].data);
+      seen += starts[1] == call.reads[0].dim(0);
+    };
+    RunResult result;
+    train_rank(plan, 3, options, communicator, *device, result);
+    CHECK(seen == 3 * 2 * 2);  // steps, layers, products
+  });
+}
+
+// As Transformers has it, each micro-batch has a loss of its own: runs with the same micro-batches agree.
+TEST_CASE("experts spread by a load-balancing loss train with every sharding as on one rank with the same micro-batches",
+          "[experts]") {
+  TinyOptions alone;
+  alone.geometry = expert_geometry("qwen3");
+  alone.geometry.router_loss = 0.5;
+  alone.steps = 4;
+  alone.accumulation = 4;
+  const RunResult one = train(tiny_plan(alone), 4);
+  TinyOptions without = alone;
+  without.geometry.router_loss = 0;
+  const RunResult plain = train(tiny_plan(without), 4);
+  CHECK(one.losses[0] - plain.losses[0] > 0.5 * 2 * 0.9);  // k experts of equal share give k
+  CHECK(one.losses[0] - plain.losses[0] < 0.5 * 2 * 2);
+  CHECK(difference(one.gradients, plain.gradients) > 1e-3);
+  for (const ExpertStrategy& s : strategies()) {
+    if (s.cp > 1 || s.pp > 1) continue;
+    INFO(s.name);
+    TinyOptions o = alone;
+    split(o, s);
+    o.accumulation = 4 / (s.replicate * s.shard);
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+      o.recompute = recompute;
+      CHECK(check_job(tiny_plan(o)).empty());
+      const RunResult run = train(tiny_plan(o), 4);
+      CHECK(difference(run.losses, one.losses) < 1e-5);
+      CHECK(difference(run.parameters, one.parameters) < 1e-4);
+      CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
+      CHECK(train(tiny_plan(o), 4, {.poison = true}) == run);
+    }
+  }
+}
+
+TEST_CASE("experts allocate nothing while a step runs but what is declared", "[experts]") {
+  for (const std::string which : {"mixtral", "qwen2", "adversarial"}) {
+    for (const Dtype precision : {Dtype::kF32, Dtype::kBf16}) {
+      INFO(which << " " << name(precision));
+      TinyOptions o;
+      o.geometry = which == "adversarial" ? adversarial_geometry() : expert_geometry(which);
+      o.precision = precision;
+      const Plan plan = tiny_plan(o);
+      run_ranks(plan.mesh, [&](Communicator& communicator) { CHECK(undeclared_bytes(plan, communicator) == ""); });
+    }
+  }
+}
+
+TEST_CASE("experts in bf16 follow fp32, and threads change no bit", "[experts]") {
+  TinyOptions o;
+  o.geometry = expert_geometry("qwen2");
+  o.steps = 8;
+  const RunResult exact = train(tiny_plan(o), 8);
+  const int threads = compute_threads_now();
+  set_compute_threads(3);
+  const RunResult several = train(tiny_plan(o), 8);
+  set_compute_threads(threads);
+  CHECK(difference(several.losses, exact.losses) < 1e-6);
+  o.precision = Dtype::kBf16;
+  o.sharding = Sharding::kZero3, o.shard = 2, o.accumulation = 2;
+  const RunResult rounded = train(tiny_plan(o), 8);
+  CHECK(difference(rounded.losses, exact.losses) < 3e-2);
+  CHECK(train(tiny_plan(o), 8, {.poison = true}) == rounded);
+}
+
+// --- kernels
+
+TEST_CASE("experts are chosen by the largest scores, of equal ones the first, from the best groups", "[experts]") {
+  const std::vector<float> logits = {1, 3, 3, 2, 0, -1, 5, 4};
+  std::vector<float> weights(3);
+  std::vector<int64_t> choice(3);
+  cpu::Router r;
+  r.num_experts = 8, r.k = 3;
+  cpu::route<float>(logits.data(), nullptr, weights.data(), choice.data(), 1, r);
+  CHECK(choice == std::vector<int64_t>{6, 7, 1});
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(double(l));
+  CHECK(weights[2] == Approx(std::exp(3.0) / sum));
+  r.normalized = true, r.scaling = 2.5f;
+  cpu::route<float>(logits.data(), nullptr, weights.data(), choice.data(), 1, r);
+  CHECK(weights[0] + weights[1] + weights[2] == Approx(2.5));
+  // Four groups of two, of which the largest scores are 3, 3, 0, 5.
+  r.groups = 4, r.groups_chosen = 2;
+  cpu::route<float>(logits.data(), nullptr, weights.data(), choice.data(), 1, r);
+  CHECK(choice == std::vector<int64_t>{6, 7, 1});
+  // By the sum of both scores, with a bias that takes part in the choice and not in the weights.
+  r.score = cpu::RouterScore::kSigmoid, r.normalized = false, r.scaling = 1, r.groups_chosen = 1;
+  const std::vector<float> bias = {0, 0, 0, 0, 9, 0, 0, 0};
+  r.k = 2;
+  cpu::route<float>(logits.data(), bias.data(), weights.data(), choice.data(), 1, r);
+  CHECK(choice[0] == 4);
+  CHECK(choice[1] == 5);
+  CHECK(weights[0] == Approx(0.5));
+}
+
+TEST_CASE("a router's gradient is that of its weights", "[experts]") {
+  const std::vector<float> logits = {0.3f, -1.2f, 0.8f, 0.1f, 0.5f}, dweights = {0.7f, -0.4f};
+  for (const cpu::RouterScore score : {cpu::RouterScore::kSoftmax, cpu::RouterScore::kSigmoid}) {
+    for (const bool normalized : {false, true}) {
+      cpu::Router r;
+      r.score = score, r.num_experts = 5, r.k = 2, r.normalized = normalized, r.scaling = 1.7f;
+      std::vector<float> weights(2), gradient(5);
+      std::vector<int64_t> choice(2), moved_choice(2);
+      cpu::route<float>(logits.data(), nullptr, weights.data(), choice.data(), 1, r);
+      cpu::route_backward<float>(dweights.data(), logits.data(), choice.data(), nullptr, gradient.data(), 1, r);
+      for (size_t e = 0; e < 5; ++e) {
+        const auto at = [&](float by) {
+          std::vector<float> moved = logits;
+          moved[e] += by;
+          cpu::route<float>(moved.data(), nullptr, weights.data(), moved_choice.data(), 1, r);
+          REQUIRE(moved_choice == choice);
+          return double(weights[0]) * dweights[0] + double(weights[1]) * dweights[1];
+        };
+        CHECK((at(0.01f) - at(-0.01f)) / 0.02 == Approx(gradient[e]).margin(2e-4));
+      }
+    }
+  }
+}
+
+TEST_CASE("rows of experts lie expert by expert in the order of tokens, and come back", "[experts]") {
+  const std::vector<int64_t> choice = {2, 0, 2, 3, 0, 2};  // three tokens with two of five experts each
+  std::vector<int64_t> order(6), place(6), starts(6);
+  cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), 6, 5);
+  CHECK(order == std::vector<int64_t>{1, 4, 0, 2, 5, 3});
+  CHECK(starts == std::vector<int64_t>{0, 2, 2, 5, 6, 6});
+  for (size_t i = 0; i < 6; ++i) CHECK(place[size_t(order[i])] == int64_t(i));
+  const std::vector<float> x = {1, 2, 10, 20, 100, 200};
+  std::vector<float> rows(12), back = {1, 1, 1, 1, 1, 1};
+  cpu::permute<float>(x.data(), order.data(), rows.data(), 0, 6, 2, 2);
+  CHECK(rows == std::vector<float>{1, 2, 100, 200, 1, 2, 10, 20, 100, 200, 10, 20});
+  cpu::unpermute<float>(rows.data(), place.data(), back.data(), back.data(), 0, 3, 2, 2);
+  CHECK(back == std::vector<float>{3, 5, 21, 41, 201, 401});
+}
+
+}  // namespace
+}  // namespace distsetup
