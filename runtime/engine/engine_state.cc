@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "plan/expand.h"
+#include "plan/router_balance.h"
 #include "plan/update_layout.h"
 #include "runtime/engine/gradient_sums.h"
 
@@ -231,10 +232,10 @@ void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
   if (!stats.is_updated) return;
   const int64_t number = steps_done + 1 - steps_skipped;
   const double clip = clip_factor(stats.gradient_norm, plan.train.grad_clip) / std::max(1.0, stats.loss_scale);
-  if (i.op == InstructionOp::kOptimizerStep)
-    optimizer->step(number, rate, clip);
-  else
-    optimizer->prepare(i, call, number, rate, clip);
+  if (i.op != InstructionOp::kOptimizerStep) return optimizer->prepare(i, call, number, rate, clip);
+  optimizer->step(number, rate, clip);
+  if (const double by = plan.model.router_bias_rate; by > 0)  // experts run on CPUs alone: it is the host's memory
+    move_corrections(balance_ranges(layout(), place), by, shard("gradient").data(), shard("master").data());
 }
 
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {

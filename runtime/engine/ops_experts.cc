@@ -36,7 +36,7 @@ void route(const Call& c) {
                   out<int64_t>(c, 1) + begin * r.k, end - begin, r);
   });
 }
-// dweights, logits, choice[, before] -> dlogits
+// dweights, logits, choice[, before] -> dlogits[, g:bias]
 template <RouterScore kScore, class E>
 void route_backward(const Call& c) {
   const cpu::Router r = router(c, kScore, c.reads[1], c.reads[0]);
@@ -46,6 +46,7 @@ void route_backward(const Call& c) {
     cpu::route_backward<E>(in<float>(c, 0) + begin * r.k, in<E>(c, 1) + row, in<int64_t>(c, 2) + begin * r.k,
                            before == nullptr ? nullptr : before + row, out<E>(c, 0) + row, end - begin, r);
   });
+  if (c.writes.size() > 1) cpu::count_above_share<E>(in<int64_t>(c, 2), out<E>(c, 1), numel(c.reads[2]), r.num_experts, c.accumulate);
 }
 // choice -> order, place, starts
 template <class>
@@ -53,7 +54,7 @@ void sort_experts(const Call& c) {
   cpu::sort_experts(in<int64_t>(c, 0), out<int64_t>(c, 0), out<int64_t>(c, 1), out<int64_t>(c, 2), numel(c.reads[0]),
                     c.writes[2].dim(0) - 1);
 }
-// x, order, place -> rows
+// x, order -> rows
 template <class E>
 void permute(const Call& c) {
   const int64_t H = c.reads[0].dim(1), k = c.writes[0].dim(0) / c.reads[0].dim(0);
@@ -61,12 +62,12 @@ void permute(const Call& c) {
     cpu::permute<E>(in<E>(c, 0), in<int64_t>(c, 1), out<E>(c, 0), begin, end, H, k);
   });
 }
-// rows, order, place[, addend] -> y
+// rows, place[, addend] -> y
 template <class E>
 void unpermute(const Call& c) {
   const int64_t H = c.reads[0].dim(1), T = c.writes[0].dim(0), k = c.reads[0].dim(0) / T;
   parallel_ranges(T, (k + 2) * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::unpermute<E>(in<E>(c, 0), in<int64_t>(c, 2), optional_in<E>(c, 3), out<E>(c, 0), begin, end, H, k);
+    cpu::unpermute<E>(in<E>(c, 0), in<int64_t>(c, 1), optional_in<E>(c, 2), out<E>(c, 0), begin, end, H, k);
   });
 }
 

@@ -67,7 +67,8 @@ struct Geometry {
   double router_scaling = 1;       // and multiplied by this (DeepSeek)
   int64_t router_groups = 1;       // experts are in groups, of which a token sees the best
   int64_t router_groups_chosen = 1;
-  double router_loss = 0;          // what the load-balancing loss is multiplied by; 0: there is none
+  double router_bias_rate = 0;  // what a step moves each expert's correction by, against its share of tokens; 0: they stay as they are
+  double router_loss = 0;       // what the load-balancing loss is multiplied by; 0: there is none
   std::vector<bool> expert_layer;  // per layer; empty = all (when E > 0)
   // Latent attention
   Attention attention = Attention::kGrouped;

@@ -31,6 +31,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"router_scaling", &Geometry::router_scaling},
     {"router_groups", &Geometry::router_groups},
     {"router_groups_chosen", &Geometry::router_groups_chosen},
+    {"router_bias_rate", &Geometry::router_bias_rate},
     {"router_loss", &Geometry::router_loss},
     {"attention", &Geometry::attention},
     {"q_lora_rank", &Geometry::q_lora_rank},

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -57,6 +58,19 @@ void put_rope_scaling(const Geometry& g, Json& config) {
   config["rope_scaling"] = rope;
 }
 
+// Which layers have experts: from one on, or all but those listed.
+void put_expert_layers(const ExpertLayerKeys& keys, const Geometry& g, Json& config) {
+  if (g.expert_layer.empty()) return;
+  if (!keys.every.empty()) config[keys.every] = 1;
+  const auto first = std::find(g.expert_layer.begin(), g.expert_layer.end(), true) - g.expert_layer.begin();
+  if (!keys.first_dense.empty()) config[keys.first_dense] = first;
+  if (keys.dense.empty()) return;
+  Json dense = Json::array();
+  for (size_t i = 0; i < g.expert_layer.size(); ++i)
+    if (!g.expert_layer[i]) dense.push_back(i);
+  config[keys.dense] = std::move(dense);
+}
+
 // With bit i of `chosen` the family's i-th value is true; without the head size, which is hidden / heads or the family's own then.
 enum class HeadSize { kLeftOut, kStated };
 Json config_with(const Family& family, const Geometry& g, unsigned chosen, HeadSize head_size) {
@@ -74,12 +88,14 @@ Json config_with(const Family& family, const Geometry& g, unsigned chosen, HeadS
     for (const FamilyRule& rule : rules->second) put(rule, json_of(field, g), config);
   }
   put_rope_scaling(g, config);
+  put_expert_layers(family.expert_layers, g, config);
   return config;
 }
 
 // What a config.json says of a model: all but its names, and what is not of the model.
 Geometry as_stated(Geometry g) {
   g.name = g.label = g.hub_id = g.source = g.layer_class = g.native_program = "";
+  g.router_bias_rate = 0;                                         // how it is trained
   if (g.rope_scaling == "linear") g.rope_original_positions = 0;  // read and not used
   return g;
 }

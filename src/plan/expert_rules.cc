@@ -15,13 +15,14 @@ void declare_route(const Op& op, Builder& b) {
   b.declare(op.writes[0], {rows, "k"}, Dtype::kF32);
   b.declare(op.writes[1], {rows, "k"}, Dtype::kI64);
 }
-// d weights, logits, choice[, what has come before] -> d logits
+// d weights, logits, choice[, what has come before] -> d logits[, tokens of each expert above an equal share]
 void route_adjoint(const Op& op, Builder& b) {
   const std::string before = b.gradient(op.reads[0]);
-  std::vector<std::string> reads = {b.incoming(op.writes[0]), op.reads[0], op.writes[1]};
+  std::vector<std::string> reads = {b.incoming(op.writes[0]), op.reads[0], op.writes[1]}, writes = {b.target(op.reads[0])};
   if (!before.empty()) reads.push_back(before);
+  if (op.reads.size() > 1) writes.push_back("g:" + op.reads[1].substr(2));
   const std::vector<Overlay> over = before.empty() ? std::vector<Overlay>{} : std::vector<Overlay>{{0, 3}};
-  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", std::move(reads), {b.target(op.reads[0])}, over));
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", std::move(reads), std::move(writes), over));
 }
 // choice -> order, place, starts
 void declare_sort(const Op& op, Builder& b) {
@@ -34,24 +35,33 @@ void declare_sort(const Op& op, Builder& b) {
 
 // --- rows of tokens, rows of experts
 
-// x, order, place -> rows of x, expert by expert
+// What sort_experts writes lies in pairs: `order` for rows of experts, `place` for rows of tokens.
+enum class RowIndex { kOrder, kPlace };
+std::string index_beside(const std::string& index, RowIndex which, Builder& b) {
+  const Op* sort = b.writer(index);
+  if (sort != nullptr && sort->kernel == "sort_experts") return sort->writes[which == RowIndex::kOrder ? 0 : 1];
+  b.fail("'" + index + "' does not come from sort_experts");
+  return index;
+}
+// x, order -> rows of x, expert by expert
 void declare_permuted(const Op& op, Builder& b) {
   b.declare(op.writes[0], {b.shape(op.reads[1])[0], b.shape(op.reads[0])[1]}, b.dtype(op.reads[0]));
 }
 void permute_adjoint(const Op& op, Builder& b) {
   const std::string before = b.gradient(op.reads[0]);
-  std::vector<std::string> reads = {b.incoming(op.writes[0]), op.reads[1], op.reads[2]};
+  std::vector<std::string> reads = {b.incoming(op.writes[0]), index_beside(op.reads[1], RowIndex::kPlace, b)};
   if (!before.empty()) reads.push_back(before);
-  const std::vector<Overlay> over = before.empty() ? std::vector<Overlay>{} : std::vector<Overlay>{{0, 3}};
+  const std::vector<Overlay> over = before.empty() ? std::vector<Overlay>{} : std::vector<Overlay>{{0, 2}};
   b.backward(adjoint_op(op, "_b", OpKind::kCopy, before.empty() ? "unpermute" : "unpermute_add", std::move(reads),
                         {b.target(op.reads[0])}, over));
 }
-// rows of experts, order, place[, what is added to] -> rows of tokens
+// rows of experts, place[, what is added to] -> rows of tokens
 void declare_unpermuted(const Op& op, Builder& b) { b.declare(op.writes[0], {"T", b.shape(op.reads[0])[1]}, b.dtype(op.reads[0])); }
 void unpermute_adjoint(const Op& op, Builder& b) {
   const std::string d = b.incoming(op.writes[0]);
-  b.backward(adjoint_op(op, "_b", OpKind::kCopy, "permute", {d, op.reads[1], op.reads[2]}, {b.target(op.reads[0])}));
-  if (op.reads.size() > 3) b.pass(op, op.reads[3], d);
+  b.backward(
+      adjoint_op(op, "_b", OpKind::kCopy, "permute", {d, index_beside(op.reads[1], RowIndex::kOrder, b)}, {b.target(op.reads[0])}));
+  if (op.reads.size() > 2) b.pass(op, op.reads[2], d);
 }
 
 // --- products: x, p:W of all experts, starts -> y
@@ -108,9 +118,9 @@ const std::vector<KernelRule>& expert_rules() {
       {"route_softmax", kElementwise, 1, 2, {}, declare_route, nullptr, route_adjoint},
       {"route_sigmoid", kElementwise, 2, 2, {}, declare_route, nullptr, route_adjoint},
       {"sort_experts", kElementwise, 1, 3, {}, declare_sort, nullptr, no_adjoint},
-      {"permute", kCopy, 3, 1, {}, declare_permuted, nullptr, permute_adjoint},
-      {"unpermute", kCopy, 3, 1, {}, declare_unpermuted, nullptr, unpermute_adjoint},
-      {"unpermute_add", kCopy, 4, 1, {{0, 3}}, declare_unpermuted, nullptr, unpermute_adjoint},
+      {"permute", kCopy, 2, 1, {}, declare_permuted, nullptr, permute_adjoint},
+      {"unpermute", kCopy, 2, 1, {}, declare_unpermuted, nullptr, unpermute_adjoint},
+      {"unpermute_add", kCopy, 3, 1, {{0, 2}}, declare_unpermuted, nullptr, unpermute_adjoint},
       {"grouped_linear", kGroupedGemm, 3, 1, {}, declare_grouped, grouped_flops, grouped_adjoint},
       {"swiglu_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
       {"geglu_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},

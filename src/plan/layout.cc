@@ -35,6 +35,7 @@ Parameter make_parameter(const ParameterDecl& decl, const ProgramSizes& sizes) {
   }
   p.decay = decl.decay;
   p.trains = decl.trains;
+  p.balances = decl.balances;
   p.init = decl.init;
   p.order = decl.order;
   p.transposed = decl.transposed;

@@ -42,7 +42,8 @@ struct Parameter {
   int split_ranks = 1;
   std::vector<int64_t> parts;
   bool decay = true;
-  bool trains = true;  // ParameterDecl::trains
+  bool trains = true;     // ParameterDecl::trains
+  bool balances = false;  // ParameterDecl::balances
   ParameterDecl::Init init = ParameterDecl::Init::kNormal;
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;

@@ -120,6 +120,8 @@ class FileReading {
     reader.get("order", order);
     reader.get("parts", w.decl.parts);
     reader.get("transposed", w.decl.transposed);
+    reader.get("balances", w.decl.balances);
+    w.decl.trains = !w.decl.balances;
     reader.finish();
     w.decl.decay = w.decl.shape.size() > 1;  // matrices, not norms and biases
     w.decl.expert = w.decl.name.find(kExpertNumber) == std::string::npos ? -1 : 0;
@@ -272,7 +274,7 @@ class TunedSlots {
       if (all_hold(o.when, geometry, choice.layer)) forward.push_back(o.op);
     with_gradients_ = slots_with_gradients(parameters, forward, choice.unit->trained);
     for (const std::string& slot : slots_with_gradients(embedding, {}, choice.unit->embedding_trained)) with_gradients_.insert(slot);
-    for (ParameterDecl& p : parameters) p.trains = choice.unit->trained.contains(p.name);
+    for (ParameterDecl& p : parameters) p.trains = !p.balances && choice.unit->trained.contains(p.name);
     if (choice.tuning->is_quantized && choice.kind == UnitKind::kBlock)
       for (const Op& op : forward)
         if (op.kernel.starts_with("linear") && is_frozen(op.reads[1].substr(2))) quantized_.insert(op.reads[1].substr(2));

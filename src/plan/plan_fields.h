@@ -67,6 +67,7 @@ void visit(V& v, Geometry& g) {
   v("router_scaling", g.router_scaling);
   v("router_groups", g.router_groups);
   v("router_groups_chosen", g.router_groups_chosen);
+  v("router_bias_rate", g.router_bias_rate);
   v("router_loss", g.router_loss);
   v("expert_layer", g.expert_layer);
   v("attention", g.attention);

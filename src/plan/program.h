@@ -57,7 +57,9 @@ struct ParameterDecl {
   bool decay = true;  // weight decay applies (matrices), not to norms and biases
   // std 0.02; scaled: 0.02 / sqrt(2 L); uniform: ± 1 / sqrt(columns)
   enum class Init { kNormal, kOnes, kZeros, kScaledNormal, kUniform } init = Init::kNormal;
-  bool trains = true;   // false: stays as it is, also where it lies among those that are trained (it is part of their matrix)
+  bool trains = true;  // false: stays as it is, also where it lies among those that are trained (it is part of their matrix)
+  // A router's correction of each expert: no gradient but tokens above an equal share, and moved against them (router_balance.h).
+  bool balances = false;
   int64_t expert = -1;  // whose it is, where each expert has one: those of a slot are a stack of matrices
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;  // published as [in, out] (GPT-2's Conv1D)

@@ -43,6 +43,12 @@ bool ProgramBuilder::has(const std::string& tensor) const {
   return std::any_of(program_.tensors.begin(), program_.tensors.end(), [&](const TensorDecl& t) { return t.name == tensor; });
 }
 
+const Op* ProgramBuilder::writer(const std::string& tensor) const {
+  for (const Op& op : program_.forward)
+    if (std::find(op.writes.begin(), op.writes.end(), tensor) != op.writes.end()) return &op;
+  return nullptr;
+}
+
 const std::vector<std::string>& ProgramBuilder::shape(const std::string& name) {
   static const std::vector<std::string> kTokens = {"T"}, kScalar = {"1"}, kNone;
   if (name.starts_with("p:")) {

@@ -31,6 +31,7 @@ class ProgramBuilder {
   // --- for kernels
 
   bool has(const std::string& tensor) const;
+  const Op* writer(const std::string& tensor) const;                         // the forward op so far; nullptr: none
   const std::vector<std::string>& shape(const std::string& tensor_or_slot);  // "h1", "p:wqkv", "ids"
   int split(const std::string& slot);                                        // of "p:wqkv"; -1: it is not split
   const std::string& rows_each(const std::string& slot);                     // of "p:we13", a stack of experts' matrices

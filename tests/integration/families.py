@@ -17,6 +17,8 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
 MIXTRAL = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None}
 QWEN_MOE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
+GLM_MOE = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
+           "partial_rotary_factor": 0.5, "pad_token_id": None}
 
 FAMILIES = {
     "llama": ("llama", {}),
@@ -40,6 +42,8 @@ FAMILIES = {
     "mixtral_adversarial": ("mixtral", MIXTRAL),  # see adversarial()
     "qwen2_moe": ("qwen2_moe", {**QWEN_MOE, "shared_expert_intermediate_size": 56, "decoder_sparse_step": 2}),
     "qwen3_moe": ("qwen3_moe", {**QWEN_MOE, "norm_topk_prob": True, "mlp_only_layers": [0]}),
+    "glm4_moe": ("glm4_moe", {**GLM_MOE, "use_qk_norm": True}),
+    "glm4_moe_groups": ("glm4_moe", {**GLM_MOE, "attention_bias": True, "n_group": 4, "topk_group": 2, "norm_topk_prob": False}),
     "qwen3_moe_balanced": ("qwen3_moe", {**QWEN_MOE, "output_router_logits": True, "router_aux_loss_coef": 0.1}),
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
@@ -79,6 +83,8 @@ def write(folder, name, family, changes):
     with torch.no_grad():
         for parameter in model.parameters():  # no norm at one, no bias at zero, nothing small enough to hide
             parameter.copy_(torch.randn_like(parameter) * 0.08 + (parameter if parameter.dim() == 1 else 0))
+        for _, correction in corrections(model):
+            correction.copy_(torch.randn_like(correction) * 0.05)
     if name == "mixtral_adversarial":
         adversarial(model)
     model.tie_weights()
@@ -87,7 +93,7 @@ def write(folder, name, family, changes):
     sequences, length = 3, 19
     ids = torch.randint(config.vocab_size, (sequences, length + 1))
     inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-    for key, parameter in model.named_parameters():
+    for key, parameter in [*model.named_parameters(), *corrections(model)]:
         for one, value in published(family, key, parameter):
             raw(folder / "weights" / f"{one}.f32", value)
     _, rounded = logits_and_gradients(model, inputs, targets)
@@ -101,6 +107,11 @@ def write(folder, name, family, changes):
                 file.write(f"{one} {((found - expected).abs().max() / largest if largest > 0 else 0):.3e}\n")
     numbers = [str(sequences), str(length)] + [str(i) for i in inputs.flatten().tolist() + targets.flatten().tolist()]
     (folder / "tokens.txt").write_text(" ".join(numbers) + "\n")
+
+
+def corrections(model):
+    """Of routers: what takes part in the choice of experts alone, and has no gradient."""
+    return [(key, buffer) for key, buffer in model.named_buffers() if key.endswith("e_score_correction_bias")]
 
 
 def adversarial(model):

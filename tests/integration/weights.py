@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from families import FAMILIES, settings
+from families import FAMILIES, corrections, settings
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -156,6 +156,8 @@ def save(folder, name, family, changes):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.08 + (parameter if parameter.dim() == 1 else 0))
+        for _, correction in corrections(model):
+            correction.copy_(torch.randn_like(correction) * 0.05)
     model.tie_weights()
     for number, (dtype, torch_type) in enumerate(TYPES.items()):
         model.to(torch_type).save_pretrained(folder / f"{name}_{dtype}", max_shard_size=["5GB", "60KB", "100KB"][number])

@@ -1,10 +1,12 @@
 // Mixtures of experts on one rank and on several. What their programs compute is held against Transformers in
 // tests/integration/families_all.sh.
+#include <mutex>
 #include <string>
 
 #include "base/embedded.h"
 #include "runtime/as_one_rank.h"
 #include "runtime/engine/threads.h"
+#include "runtime/expert_cases.h"
 #include "runtime/kernels/cpu/experts.h"
 
 #include <catch2/catch.hpp>
@@ -13,24 +15,6 @@ namespace distsetup {
 namespace {
 
 using namespace tiny;
-
-// 6 experts of which a token has 2, few enough tokens that some expert gets none now and then. "qwen2" has a dense layer, a shared
-// expert behind a gate and biases; "qwen3" normed q and k.
-Geometry expert_geometry(const std::string& which) {
-  Geometry g = odd_geometry();
-  g.family = which == "mixtral" ? "mixtral" : which + "_moe";
-  g.num_heads = 4, g.num_kv_heads = 2, g.head_size = 8;
-  g.num_experts = 6, g.experts_per_token = 2, g.expert_feed_forward = 13;
-  g.router_normalized = which != "qwen2";
-  if (which == "qwen2") {
-    g.num_layers = 3;
-    g.expert_layer = {true, false, true};
-    g.qkv_bias = g.shared_expert_gate = true;
-    g.shared_feed_forward = 11;
-  }
-  g.qk_norm = which == "qwen3";
-  return g;
-}
 
 // Every token goes to the first expert: a router of zeros never leaves a tie, of which the first expert is the one that is taken, and
 // the weight of a single expert has no gradient.
@@ -70,9 +54,9 @@ void split(TinyOptions& o, const ExpertStrategy& s) {
 }
 
 TEST_CASE("experts train with every sharding, accumulation and recomputation as on one rank", "[experts]") {
-  for (const std::string which : {"qwen2", "mixtral", "qwen3"}) {
+  for (const std::string which : {"qwen2", "mixtral", "qwen3", "glm4"}) {
     for (const ExpertStrategy& s : strategies()) {
-      const bool has_all = which == "qwen2";  // of the others what their own ops and names touch
+      const bool has_all = which == "qwen2" || which == "glm4";  // of the others what their own ops and names touch
       if (!has_all && s.name != "zero3 2" && s.name != "pp 2") continue;
       INFO(which << " " << s.name);
       TinyOptions o;
@@ -150,7 +134,7 @@ TEST_CASE("experts spread by a load-balancing loss train with every sharding as 
 }
 
 TEST_CASE("experts allocate nothing while a step runs but what is declared", "[experts]") {
-  for (const std::string which : {"mixtral", "qwen2", "adversarial"}) {
+  for (const std::string which : {"mixtral", "qwen2", "glm4", "adversarial"}) {
     for (const Dtype precision : {Dtype::kF32, Dtype::kBf16}) {
       INFO(which << " " << name(precision));
       TinyOptions o;
@@ -177,6 +161,48 @@ TEST_CASE("experts in bf16 follow fp32, and threads change no bit", "[experts]")
   const RunResult rounded = train(tiny_plan(o), 8);
   CHECK(difference(rounded.losses, exact.losses) < 3e-2);
   CHECK(train(tiny_plan(o), 8, {.poison = true}) == rounded);
+}
+
+// What each step moves: for every expert by the rate, against its share of all tokens of the step; nothing else of it changes.
+TEST_CASE("corrections of experts move against their share of a step's tokens, whoever has them", "[experts]") {
+  TinyOptions o;
+  o.geometry = expert_geometry("glm4");
+  o.sharding = Sharding::kZero3, o.shard = 2, o.accumulation = 2;
+  const Plan plan = tiny_plan(o);
+  std::vector<int64_t> chosen(6);
+  std::mutex mutex;
+  RunResult result;
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    EngineOptions options;
+    options.watch = [&](const Step& step, const Call& call) {
+      if (step.kernel != "sort_experts" || step.recomputed) return;
+      const std::lock_guard<std::mutex> lock(mutex);
+      for (int64_t i = 0; i < numel(call.reads[0]); ++i) ++chosen[static_cast<const size_t*>(call.reads[0].data)[i]];
+    };
+    Engine engine(plan, *device, communicator, options);
+    engine.initialize_parameters();
+    engine.load();
+    const Batch batch = rank_batch(plan, global_batch(plan, 0), data_index(plan.mesh, communicator.rank()));
+    engine.step({batch.ids, batch.targets, batch.valid, 1e-2});
+    collect(plan.model, engine, engine.master(), result.parameters);
+  });
+  const Layout whole = make_layout(plan.model, {});
+  int64_t all = 0;
+  for (const int64_t n : chosen) all += n;
+  CHECK(all == o.global_batch * o.sequence_length * 2);
+  int found = 0;
+  for (size_t u = 0; u < whole.units.size(); ++u) {
+    for (const Parameter& p : whole.units[u].parameters) {
+      if (!p.balances) continue;
+      ++found;
+      for (size_t e = 0; e < 6; ++e) {
+        const int64_t above = chosen[e] * 6 - all;
+        CHECK(result.parameters[u][size_t(p.offset) + e] == Approx(above > 0 ? -0.01 : above < 0 ? 0.01 : 0).margin(1e-7));
+      }
+    }
+  }
+  CHECK(found == 1);
 }
 
 // --- kernels

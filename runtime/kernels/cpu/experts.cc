@@ -122,6 +122,14 @@ void route_backward(const float* dweights, const E* logits, const int64_t* choic
   }
 }
 
+template <class E>
+void count_above_share(const int64_t* choice, E* above, int64_t N, int64_t num_experts, bool accumulate) {
+  float* counts = scratch(0, num_experts);
+  std::fill_n(counts, num_experts, -float(double(N) / double(num_experts)));
+  for (int64_t i = 0; i < N; ++i) counts[choice[i]] += 1;
+  for (int64_t e = 0; e < num_experts; ++e) from_float(counts[e] + (accumulate ? to_float(above[e]) : 0.0f), above + e);
+}
+
 void sort_experts(const int64_t* choice, int64_t* order, int64_t* place, int64_t* starts, int64_t N, int64_t num_experts) {
   std::fill_n(starts, num_experts + 1, 0);
   for (int64_t i = 0; i < N; ++i) ++starts[choice[i] + 1];
@@ -239,6 +247,7 @@ void balance_backward(const E* logits, const double* sums, const E* before, E* d
 #define DISTSETUP_INSTANTIATE(E)                                                                              \
   template void route(const E*, const E*, float*, int64_t*, int64_t, const Router&);                          \
   template void route_backward(const float*, const E*, const int64_t*, const E*, E*, int64_t, const Router&); \
+  template void count_above_share(const int64_t*, E*, int64_t, int64_t, bool);                                \
   template void permute(const E*, const int64_t*, E*, int64_t, int64_t, int64_t, int64_t);                    \
   template void unpermute(const E*, const int64_t*, const E*, E*, int64_t, int64_t, int64_t, int64_t);        \
   template void scale_row(const E*, float, E*, int64_t);                                                      \

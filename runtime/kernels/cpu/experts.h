@@ -28,6 +28,10 @@ template <class E>
 void route_backward(const float* dweights_Tk, const E* logits_TE, const int64_t* choice_Tk, const E* before_TE, E* dlogits_TE,
                     int64_t T, const Router& router);
 
+// above_E = [what is there +] how many of the N choices are each expert's, above N / E.
+template <class E>
+void count_above_share(const int64_t* choice_N, E* above_E, int64_t N, int64_t num_experts, bool accumulate);
+
 // order[i]: which of the N choices is row i, expert by expert, each expert's in order; place: the other way round; starts[e]: first
 // row of expert e, starts[E] = N.
 void sort_experts(const int64_t* choice_N, int64_t* order_N, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts);

@@ -1,0 +1,34 @@
+// Tiny mixtures of experts.
+#pragma once
+#include <string>
+
+#include "runtime/tiny.h"
+
+namespace distsetup::tiny {
+
+// 6 experts of which a token has 2, few enough tokens that some expert gets none now and then. "qwen2" has a dense layer, a shared
+// expert behind a gate and biases; "qwen3" normed q and k; "glm4" sigmoid scores of experts in groups, corrected by each step.
+inline Geometry expert_geometry(const std::string& which) {
+  Geometry g = odd_geometry();
+  g.family = which == "mixtral" ? "mixtral" : which + "_moe";
+  g.num_heads = 4, g.num_kv_heads = 2, g.head_size = 8;
+  g.num_experts = 6, g.experts_per_token = 2, g.expert_feed_forward = 13;
+  g.router_normalized = which != "qwen2";
+  if (which == "qwen2") {
+    g.num_layers = 3;
+    g.expert_layer = {true, false, true};
+    g.qkv_bias = g.shared_expert_gate = true;
+    g.shared_feed_forward = 11;
+  }
+  g.qk_norm = which == "qwen3";
+  if (which == "glm4") {
+    g.expert_layer = {false, true};
+    g.router_score_bias = true;
+    g.router_scaling = 1.5, g.router_bias_rate = 0.01;
+    g.router_groups = 3, g.router_groups_chosen = 2;
+    g.num_shared_experts = 1, g.shared_feed_forward = g.expert_feed_forward;
+  }
+  return g;
+}
+
+}  // namespace distsetup::tiny
