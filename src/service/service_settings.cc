@@ -165,6 +165,8 @@ void check_settings(ServiceSettings& settings, Diagnostics& said) {
                          fmt::format("--host {} is reached from other machines, and there is no token to ask for", settings.host),
                          "add --auth-token-file FILE (openssl rand -hex 32 > FILE), or --host localhost"));
   }
+  constexpr double kUsualRate = 100;
+  if (!settings.is_loopback() && settings.limits.requests_per_s == 0) settings.limits.requests_per_s = kUsualRate;
   for (std::vector<std::string>* roots : {&settings.model_roots, &settings.file_roots}) {
     for (std::string& root : *roots) {
       std::error_code failure;

@@ -19,7 +19,7 @@ struct ServiceLimits {
   int64_t rows = 1000000;      // of one data set
   int64_t queued_jobs = 1000;  // that wait or run
   int64_t datasets = 10000;
-  double requests_per_s = 0;  // of one client; 0: no limit
+  double requests_per_s = 0;  // of one client; 0: none on the loopback address, 100 on others
 };
 
 struct ServiceSettings {
