@@ -57,7 +57,7 @@ YAML
 launch() { "$distsetup" launch --plan "$work/$1/plan.json" --grace 3 "${@:2}"; }
 
 # "step loss gradient-norm learning-rate" of every step line, as written
-losses() { sed -nE 's/.*"gradient_norm":([^,]*),.*"learning_rate":([^,]*),"loss":([^,]*),"step":([0-9]+),.*/\4 \3 \1 \2/p' "$1"; }
+losses() { sed -nE 's/.*"gradient_norm":([^,]*),.*"learning_rate":([^,]*),"loss":([^,]*),.*"step":([0-9]+),.*/\4 \3 \1 \2/p' "$1"; }
 
 # losses_agree NAME FILE FILE RELATIVE: same steps, losses within the tolerance
 losses_agree() {

@@ -87,7 +87,7 @@ Command serve_command() {
        {"inline", "remote", "front"}},
       {"host", {}, FlagKind::kValue, "HOST", "where it answers (localhost); another address needs --auth-token-file", 0},
       {"port", {}, FlagKind::kValue, "PORT", "its port; 0: any that is free (remote 8322, inline and front 8321)", 0},
-      {"data", {}, FlagKind::kValue, "DIR", "jobs, data sets and the store (~/.local/state/distsetup/service)", 0},
+      {"data", {}, FlagKind::kValue, "DIR", "jobs, data sets and the store (below ~/.local/state)", 0},
       {"models", {}, FlagKind::kList, "DIR", "a folder with folders of models; may be repeated", 0},
       {"files", {}, FlagKind::kList, "DIR", "a folder from which data sets may be registered; may be repeated", 0},
       {"auth-token-file", {}, FlagKind::kValue, "PATH", "tokens that are asked for, one a line", 0},
