@@ -36,6 +36,9 @@ class CpuDevice : public Device {
     const MeterTag scope(tag);
     return std::make_unique<CpuMemory>(num_bytes);
   }
+  std::unique_ptr<DeviceMemory> allocate_host(int64_t num_bytes, Place) override { return allocate(num_bytes, kHostTag); }
+  void copy(Stream stream, void* to, const void* from, int64_t num_bytes) override { cpu_kernels().copy(stream, to, from, num_bytes); }
+  void wait_on_host(int) override {}
   void fill(void* data, int byte, int64_t num_bytes) override {
     if (num_bytes > 0) std::memset(data, byte, size_t(num_bytes));
   }

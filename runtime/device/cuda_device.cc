@@ -11,6 +11,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <vector>
 
@@ -66,6 +67,30 @@ class CudaMemory : public DeviceMemory {
   CudaMeter& meter_;
   int tag_ = 0;
   c10::DataPtr block_;
+};
+
+// Pinned, or of the usual kind.
+class HostMemory : public DeviceMemory {
+ public:
+  HostMemory(int64_t num_bytes, bool is_pinned) : is_pinned_(is_pinned) {
+    if (num_bytes == 0) return;
+    if (is_pinned_)
+      check_cuda(cudaHostAlloc(&data_, size_t(num_bytes), cudaHostAllocDefault), "pinned memory of the host");
+    else
+      data_ = ::operator new(size_t(num_bytes), kAlignment);
+    num_bytes_ = num_bytes;
+  }
+  ~HostMemory() override {
+    if (data_ == nullptr) return;
+    if (is_pinned_)
+      cudaFreeHost(data_);
+    else
+      ::operator delete(data_, kAlignment);
+  }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  bool is_pinned_ = false;
 };
 
 // Events that are waited for on the device, reused in any order once they are given back.
@@ -128,6 +153,18 @@ class CudaDevice : public Device {
 
   std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override {
     return std::make_unique<CudaMemory>(meter_, tag, num_bytes);
+  }
+  std::unique_ptr<DeviceMemory> allocate_host(int64_t num_bytes, Place place) override {
+    return std::make_unique<HostMemory>(num_bytes, place == Place::kHostPinned);
+  }
+  void copy(Stream stream, void* to, const void* from, int64_t num_bytes) override {
+    if (num_bytes == 0) return;
+    check_cuda(cudaMemcpyAsync(to, from, size_t(num_bytes), cudaMemcpyDefault, handle(stream)), "copy");
+  }
+  void wait_on_host(int event) override {
+    const auto found = signals_.find(event);
+    CHECK(found != signals_.end(), "event {} was never recorded", event);
+    check_cuda(cudaEventSynchronize(found->second), "event");
   }
   void fill(void* data, int byte, int64_t num_bytes) override {
     if (num_bytes > 0) check_cuda(cudaMemsetAsync(data, byte, size_t(num_bytes), handle(Stream::kCompute)), "memset");

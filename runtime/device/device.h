@@ -38,12 +38,18 @@ class Device {
   // What a block of memory is for, as the meter counts it: a buffer class, or the arena that holds all span buffers.
   static constexpr int kArenaTag = kNumBufferClasses;
   static constexpr int kUndeclaredTag = kNumBufferClasses + 1;  // what nobody declared: workspace of library operations
-  static constexpr int kNumTags = kNumBufferClasses + 2;
+  static constexpr int kHostTag = kNumBufferClasses + 2;        // what allocate_host() has given, where the host is metered
+  static constexpr int kNumTags = kNumBufferClasses + 3;
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) = 0;  // not initialised
+  // Of the host, not initialised. Copies to and from kHostPinned run beside everything else.
+  virtual std::unique_ptr<DeviceMemory> allocate_host(int64_t num_bytes, Place place) = 0;
 
   virtual void fill(void* data, int byte, int64_t num_bytes) = 0;
   virtual void copy_to_device(void* device, const void* host, int64_t num_bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, int64_t num_bytes) = 0;
+  // On a stream, between memory of the device and of the host. The host's must stay as it is until the stream has come so far.
+  virtual void copy(Stream stream, void* to, const void* from, int64_t num_bytes) = 0;
+  virtual void wait_on_host(int event) = 0;           // returns once `event` of a schedule is reached
   virtual void record(Stream stream, int event) = 0;  // `event` of a schedule is reached when the stream gets here
   virtual void wait(Stream stream, int event) = 0;    // the stream goes on after `event`
   // What is put on `later` from now on starts after everything that is on `earlier` by now.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "model/rope.h"
@@ -30,6 +31,8 @@ void check_supported(const Instruction& i) {
     case InstructionOp::kOptimizerStep:
     case InstructionOp::kCast:
     case InstructionOp::kZero:
+    case InstructionOp::kCopyToHost:
+    case InstructionOp::kCopyToDevice:
     case InstructionOp::kSend:
     case InstructionOp::kRecv:
     case InstructionOp::kFree: return;
@@ -37,28 +40,43 @@ void check_supported(const Instruction& i) {
   }
 }
 
+// Of the arena that a span buffer lies in.
+int64_t arena_bytes_of(const Schedule& schedule, const Buffer& buffer) {
+  return is_on_device(buffer) ? schedule.arena_bytes : schedule.host_arena_bytes;
+}
+
 }  // namespace
 
 RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& schedules, RunSizes sizes) {
-  int64_t arena_bytes = 0;
+  int64_t arena_bytes = 0, host_arena_bytes = 0;
   std::map<std::string, int64_t> largest;
   for (const Schedule* s : schedules)
     for (const Buffer& b : s->buffers)
       if (b.lifetime == BufferLifetime::kRun) largest[b.name] = std::max(largest[b.name], b.bytes);
   for (const Schedule* s : schedules) {
     arena_bytes = std::max(arena_bytes, s->arena_bytes);
+    host_arena_bytes = std::max(host_arena_bytes, s->host_arena_bytes);
     for (const Buffer& b : s->buffers) {
       if (b.lifetime != BufferLifetime::kRun) continue;
-      CHECK(b.place == Place::kDevice, "run buffer '{}' is not on the device", b.name);
       auto& memory = run_[b.name];
       if (memory == nullptr) {
         const int64_t bytes = largest.at(b.name);
-        memory = device.allocate(bytes, int(b.buffer_class));
-        device.fill(memory->data(), 0, bytes);
+        if (is_on_device(b)) {
+          memory = device.allocate(bytes, int(b.buffer_class));
+          device.fill(memory->data(), 0, bytes);
+        } else {
+          memory = device.allocate_host(bytes, b.place);
+          std::memset(memory->data(), 0, size_t(bytes));
+          on_host_.insert(b.name);
+        }
       }
       CHECK(sizes == RunSizes::kLargest || memory->num_bytes() == b.bytes, "run buffer '{}': {} and {} bytes in two phases", b.name,
             memory->num_bytes(), b.bytes);
     }
+  }
+  if (host_arena_bytes > 0) {
+    host_arena_ = device.allocate_host(host_arena_bytes, Place::kHostPinned);
+    std::memset(host_arena_->data(), 0, size_t(host_arena_bytes));
   }
   if (arena_bytes == 0) return;
   arena_ = device.allocate(arena_bytes, Device::kArenaTag);
@@ -69,6 +87,11 @@ void* RankMemory::run(const std::string& name) const {
   const auto found = run_.find(name);
   CHECK(found != run_.end(), "no run buffer '{}'", name);
   return found->second->data();
+}
+int64_t RankMemory::host_bytes() const {
+  int64_t bytes = host_arena_bytes();
+  for (const std::string& name : on_host_) bytes += run_.at(name)->num_bytes();
+  return bytes;
 }
 int64_t RankMemory::run_num_bytes(const std::string& name) const {
   const auto found = run_.find(name);
@@ -85,9 +108,9 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
       continue;
     }
     const int64_t offset = schedule.buffers[size_t(root_buffer(schedule.buffers, b))].offset_bytes;
-    CHECK(offset >= 0 && offset + buffer.bytes <= schedule.arena_bytes, "buffer '{}' at {} of {}", buffer.name, offset,
-          schedule.arena_bytes);
-    list.base.push_back(memory.arena() + offset);
+    const int64_t arena_bytes = arena_bytes_of(schedule, buffer);
+    CHECK(offset >= 0 && offset + buffer.bytes <= arena_bytes, "buffer '{}' at {} of {}", buffer.name, offset, arena_bytes);
+    list.base.push_back((is_on_device(buffer) ? memory.arena() : memory.host_arena()) + offset);
   }
 
   const auto argument = [&](const View& v) {
@@ -124,7 +147,8 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
     const Buffer& buffer = schedule.buffers[b];
     if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
     list.dies[size_t(buffer.last_step)].push_back(
-        {list.base[b], std::min(aligned(buffer.bytes), schedule.arena_bytes - buffer.offset_bytes)});
+        {list.base[b], std::min(aligned(buffer.bytes), arena_bytes_of(schedule, buffer) - buffer.offset_bytes),
+         !is_on_device(buffer)});
   }
   list.schedule = std::move(schedule);
   return list;
@@ -167,7 +191,7 @@ std::array<int64_t, kNumBufferClasses> arena_peak_by_class(const Schedule& sched
   std::array<std::vector<int64_t>, kNumBufferClasses> change;
   for (auto& c : change) c.assign(schedule.steps.size() + 1, 0);
   for (const Buffer& b : schedule.buffers) {
-    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
+    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || !is_on_device(b)) continue;
     std::vector<int64_t>& c = change[size_t(b.buffer_class)];
     c[size_t(b.first_step)] += aligned(b.bytes);
     c[size_t(b.last_step) + 1] -= aligned(b.bytes);

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -31,12 +32,17 @@ class RankMemory {
   void* run(const std::string& name) const;
   bool has_run(const std::string& name) const { return run_.contains(name); }
   int64_t run_num_bytes(const std::string& name) const;
+  bool is_on_host(const std::string& name) const { return on_host_.contains(name); }  // of a run buffer
+  char* host_arena() const { return host_arena_ ? static_cast<char*>(host_arena_->data()) : nullptr; }
+  int64_t host_arena_bytes() const { return host_arena_ ? host_arena_->num_bytes() : 0; }
+  int64_t host_bytes() const;  // run buffers and the arena
   char* arena() const { return arena_ ? static_cast<char*>(arena_->data()) : nullptr; }
   int64_t arena_bytes() const { return arena_ ? arena_->num_bytes() : 0; }
 
  private:
   std::map<std::string, std::unique_ptr<DeviceMemory>> run_;
-  std::unique_ptr<DeviceMemory> arena_;
+  std::set<std::string> on_host_;
+  std::unique_ptr<DeviceMemory> arena_, host_arena_;
 };
 
 struct BoundList {
@@ -45,6 +51,7 @@ struct BoundList {
   struct ByteRange {
     char* data = nullptr;
     int64_t num_bytes = 0;
+    bool is_on_host = false;
   };
   std::vector<std::vector<ByteRange>> dies;  // per step: arena ranges whose last use it is
   std::vector<char*> base;                   // per buffer

@@ -108,6 +108,7 @@ struct MemoryReport {
   std::array<int64_t, kNumBufferClasses> run_bytes{};         // allocated, each run buffer by itself
   std::array<int64_t, kNumBufferClasses> arena_peak_bytes{};  // most of a class that the bound list has in the arena at once
   int64_t arena_bytes = 0;                                    // allocated
+  int64_t host_bytes = 0;                                     // allocated on the host: run buffers and its arena
   // Measured, with the meter; 0 without it.
   std::array<int64_t, Device::kNumTags> metered_bytes{};  // alive now, by what it was allocated for
   int64_t metered_peak_bytes = 0;                         // most that was ever alive, since the engine was made

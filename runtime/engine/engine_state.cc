@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "plan/expand.h"
 #include "plan/router_balance.h"
 #include "plan/update_layout.h"
+#include "runtime/device/cpu_device.h"
 #include "runtime/engine/gradient_sums.h"
 
 namespace distsetup {
@@ -32,20 +34,46 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
   host_shards = std::make_unique<HostShards>(*memory, device, state_sizes(layout()), plan.train);
   fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context), *memory, device);
-  const OptimizerMemory shards = {shard("master").data(), shard("gradient").data(),
-                                  [this](const std::string& buffer) { return memory->run(buffer); }, layout().shard_numel};
-  optimizer = make_optimizer(plan.train, decay_ranges(layout(), place), shards, device, {&layout(), place});
+  make_optimizers();
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it
     if (unit.is_frozen) continue;
     const int64_t valid = owned_by(unit).size();
-    device.fill(shard("gradient").data() + unit.shard_offset + valid, 0xff, (unit.shard_numel - valid) * 4);
+    poison(shard("gradient").data() + unit.shard_offset + valid, (unit.shard_numel - valid) * 4, memory->is_on_host("gradient"));
   }
+}
+
+void Engine::State::make_optimizers() {
+  const bool is_on_host = memory->is_on_host("master");
+  if (is_on_host) host = make_cpu_device();
+  const OptimizerMemory shards = {shard("master").data(), shard("gradient").data(),
+                                  [this](const std::string& buffer) { return memory->run(buffer); }, layout().shard_numel};
+  const std::vector<DecayRange> all = decay_ranges(layout(), place);
+  for (const Instruction& i : list(Phase::kStep).schedule.instructions) {
+    if (i.op != InstructionOp::kOptimizerStep) continue;
+    std::vector<DecayRange> ranges = all;
+    if (i.unit >= 0) {
+      const UnitLayout& unit = layout().units[size_t(i.unit)];
+      std::erase_if(ranges, [&unit](const DecayRange& range) {
+        return range.begin < unit.shard_offset || range.begin >= unit.shard_offset + unit.shard_numel;
+      });
+    }
+    optimizers[i.unit] = make_optimizer(plan.train, ranges, shards, is_on_host ? *host : device, {&layout(), place});
+  }
+}
+
+void Engine::State::poison(void* data, int64_t num_bytes, bool is_on_host) {
+  if (!is_on_host) return device.fill(data, 0xff, num_bytes);
+  if (num_bytes > 0) std::memset(data, 0xff, size_t(num_bytes));
 }
 
 void Engine::State::execute(BoundList& list, const Feed& feed) {
   const c10::InferenceMode guard;
-  if (options.poison) device.fill(memory->arena(), 0xff, memory->arena_bytes());
+  if (options.poison) poison(memory->arena(), memory->arena_bytes(), false);
+  if (options.poison && memory->host_arena() != nullptr) {
+    device.synchronize();  // copies of the list before may still read it
+    poison(memory->host_arena(), memory->host_arena_bytes(), true);
+  }
   if (options.progress != nullptr) options.progress->list.store(&list.schedule, std::memory_order_relaxed);
   events.clear();
   events.resize(size_t(list.schedule.num_events));
@@ -77,16 +105,17 @@ void Engine::State::run_instruction(BoundList& list, int index, int64_t repetiti
   const Instruction& i = list.schedule.instructions[size_t(index)];
   if (options.progress != nullptr) options.progress->at(index);
   const int profiled = profile ? profile->at(index, i, repetition) : -1;
+  const bool is_host = i.stream == Stream::kHost;
   for (const int event : i.waits) {
     wait(event);
-    device.wait(i.stream, event);
+    is_host ? device.wait_on_host(event) : device.wait(i.stream, event);
   }
   // A collective starts after everything before it in the list; what comes later may overtake it until an instruction waits for it.
-  if (i.stream != Stream::kCompute) device.follow(i.stream, Stream::kCompute);
+  if (i.stream != Stream::kCompute && !is_host) device.follow(i.stream, Stream::kCompute);
   const double begin_s = now_s();
-  const int timer = device.start_timer(i.stream);
+  const int timer = is_host ? -1 : device.start_timer(i.stream);
   std::unique_ptr<Work> work = start(list, i);
-  device.stop_timer(i.stream, timer);
+  if (!is_host) device.stop_timer(i.stream, timer);
   if (i.signals >= 0) {
     device.record(i.stream, i.signals);
     CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled again before it was waited for", i.signals);
@@ -144,7 +173,12 @@ void Engine::State::run_op(const Step& step, const Call& call) {
 
 void Engine::State::after_step(BoundList& list, int step) {
   if (!options.poison) return;
-  for (const BoundList::ByteRange& r : list.dies[size_t(step)]) device.fill(r.data, 0xff, r.num_bytes);
+  const Schedule& s = list.schedule;
+  const bool is_host = s.instructions[size_t(s.steps[size_t(step)].instruction)].stream == Stream::kHost;
+  for (const BoundList::ByteRange& r : list.dies[size_t(step)]) {
+    if (r.is_on_host && !is_host) device.synchronize();  // they are free when the stream is here, and it is late
+    poison(r.data, r.num_bytes, r.is_on_host);
+  }
 }
 
 // Everything but waiting. Returns the collective that is under way, if the instruction is one.
@@ -162,9 +196,9 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
     case InstructionOp::kCast: {
       const Argument& to = call.writes[0];
       if (call.reads[0].dtype != Dtype::kF32)  // what is frozen is held as it is gathered
-        device.kernels().copy(i.stream, to.data, call.reads[0].data, num_bytes(to));
+        kernels_of(i).copy(i.stream, to.data, call.reads[0].data, num_bytes(to));
       else
-        device.kernels().cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
+        kernels_of(i).cast(i.stream, static_cast<const float*>(call.reads[0].data), to.data, to.dtype, numel(to));
       break;
     }
     case InstructionOp::kAllGather: work = communicator.all_gather(i.group, call.writes[0].data, num_bytes(call.reads[0])); break;
@@ -181,8 +215,10 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
       break;
     case InstructionOp::kSend:
     case InstructionOp::kRecv: work = transfer(list.schedule, i, call, communicator); break;
-    case InstructionOp::kAccumulate: accumulate(call, layout(), i.unit, place, device.kernels()); break;
-    case InstructionOp::kGradNorm: gradient_norm(call, layout(), place, device.kernels()); break;
+    case InstructionOp::kAccumulate: accumulate(call, layout(), i.unit, place, kernels_of(i)); break;
+    case InstructionOp::kGradNorm: gradient_norm(call, layout(), place, kernels_of(i)); break;
+    case InstructionOp::kCopyToHost:
+    case InstructionOp::kCopyToDevice: copy(i, call); break;
     case InstructionOp::kOptimizerStep: optimizer_step(i, call); break;
     case InstructionOp::kZero:
       // Before the first step run buffers are zeroed when they are allocated: by now they hold the model.
@@ -194,6 +230,14 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   if (profile) profile->end(-1);
   after_step(list, i.first_step);
   return work;
+}
+
+// Of a unit's gradient what this rank has of it: nobody writes the padding.
+void Engine::State::copy(const Instruction& i, const Call& call) {
+  const Argument &from = call.reads[0], &to = call.writes[0];
+  const bool is_gradient = i.op == InstructionOp::kCopyToHost && i.unit >= 0;
+  const int64_t count = is_gradient ? owned_by(layout().units[size_t(i.unit)]).size() : numel(from);
+  device.copy(i.stream, to.data, from.data, count * size_bytes(from.dtype));
 }
 
 // Whether the step is taken: asked once, by the first instruction that belongs to the optimizer. Loss and gradient are those of the
@@ -232,8 +276,8 @@ void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
   if (!stats.is_updated) return;
   const int64_t number = steps_done + 1 - steps_skipped;
   const double clip = clip_factor(stats.gradient_norm, plan.train.grad_clip) / std::max(1.0, stats.loss_scale);
-  if (i.op != InstructionOp::kOptimizerStep) return optimizer->prepare(i, call, number, rate, clip);
-  optimizer->step(number, rate, clip);
+  if (i.op != InstructionOp::kOptimizerStep) return optimizers.at(-1)->prepare(i, call, number, rate, clip);
+  optimizers.at(i.unit)->step(number, rate, clip);
   if (const double by = plan.model.router_bias_rate; by > 0)  // experts run on CPUs alone: it is the host's memory
     move_corrections(balance_ranges(layout(), place), by, shard("gradient").data(), shard("master").data());
 }

@@ -53,6 +53,10 @@ struct Engine::State {
   std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
   const Layout& layout() const { return *list(Phase::kStep).schedule.layout; }
   ElementRange owned_by(const UnitLayout& unit) const { return owned_range(unit, shard_index(layout(), unit, place)); }
+  const Kernels& kernels_of(const Instruction& i) const { return (i.stream == Stream::kHost ? *host : device).kernels(); }
+  void make_optimizers();
+  void copy(const Instruction& i, const Call& call);
+  void poison(void* data, int64_t num_bytes, bool is_on_host);
   const BoundList& list(Phase phase) const { return lists.at(phase); }
 
   const Plan plan;
@@ -63,7 +67,8 @@ struct Engine::State {
   OpContext context;
   std::unique_ptr<RankMemory> memory;
   std::map<Phase, BoundList> lists;
-  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Device> host;                          // where the optimizer is the host's: what it computes with
+  std::map<int, std::unique_ptr<Optimizer>> optimizers;  // by unit; -1: of all
   int64_t steps_done = 0, steps_skipped = 0;
 
   // Of the list that runs.

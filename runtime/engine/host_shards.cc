@@ -1,5 +1,7 @@
 #include "runtime/engine/host_shards.h"
 
+#include <cstring>
+
 #include "runtime/optim/block_codes.h"
 
 namespace distsetup {
@@ -18,7 +20,7 @@ HostShards::HostShards(const RankMemory& memory, Device& device, const StateSize
     : memory_(memory), device_(device), sizes_(sizes), numel_(sizes.elements), states_(distsetup::optimizer_states(train)) {}
 
 std::span<float> HostShards::of(const std::string& name, int64_t numel) {
-  if (device_.host_memory()) return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(numel)};
+  if (device_.host_memory() || memory_.is_on_host(name)) return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(numel)};
   Mirror& mirror = mirrors_[name];
   if (!mirror.valid) {
     mirror.values.resize(static_cast<size_t>(numel));
@@ -28,14 +30,28 @@ std::span<float> HostShards::of(const std::string& name, int64_t numel) {
   return mirror.values;
 }
 
+void HostShards::download(void* to, const std::string& name, int64_t num_bytes) {
+  if (memory_.is_on_host(name))
+    std::memcpy(to, memory_.run(name), static_cast<size_t>(num_bytes));
+  else
+    device_.copy_to_host(to, memory_.run(name), num_bytes);
+}
+
+void HostShards::upload(const std::string& name, const void* from, int64_t num_bytes) {
+  if (memory_.is_on_host(name))
+    std::memcpy(memory_.run(name), from, static_cast<size_t>(num_bytes));
+  else
+    device_.copy_to_device(memory_.run(name), from, num_bytes);
+}
+
 std::span<float> HostShards::of_state(const OptimizerState& state) {
   const std::string name(state.name);
   if (state.dtype == Dtype::kF32) return of(name, sizes_.of(state.scope));
   Mirror& mirror = mirrors_[name];
   if (!mirror.valid) {
     HostCodes host(numel_);
-    device_.copy_to_host(host.codes.data(), memory_.run(name), numel_);
-    device_.copy_to_host(host.scales.data(), memory_.run(scale_buffer(state)), host.scale_bytes());
+    download(host.codes.data(), name, numel_);
+    download(host.scales.data(), scale_buffer(state), host.scale_bytes());
     mirror.values.resize(static_cast<size_t>(numel_));
     dequantize_blocks(host.codes.data(), host.scales.data(), numel_, state.is_signed, mirror.values.data());
     mirror.valid = true;
@@ -63,8 +79,8 @@ std::span<float> HostShards::checkpoint_copy(bool is_async) {
 void HostShards::upload_codes(const OptimizerState& state, const Mirror& mirror) {
   HostCodes host(numel_);
   requantize_blocks(mirror.values.data(), numel_, state.is_signed, host.codes.data(), host.scales.data());
-  device_.copy_to_device(memory_.run(std::string(state.name)), host.codes.data(), numel_);
-  device_.copy_to_device(memory_.run(scale_buffer(state)), host.scales.data(), host.scale_bytes());
+  upload(std::string(state.name), host.codes.data(), numel_);
+  upload(scale_buffer(state), host.scales.data(), host.scale_bytes());
 }
 
 void HostShards::upload() {
@@ -76,7 +92,7 @@ void HostShards::upload() {
     if (in_8_bits != nullptr)
       upload_codes(*in_8_bits, mirror);
     else
-      device_.copy_to_device(memory_.run(name), mirror.values.data(), static_cast<int64_t>(mirror.values.size()) * 4);
+      upload(name, mirror.values.data(), static_cast<int64_t>(mirror.values.size()) * 4);
   }
 }
 

@@ -1,5 +1,5 @@
-// A rank's flat shards (master, gradient, the optimizer's states) as the host sees them: the memory itself where the device's is the
-// host's, else copies. States that are held in 8 bits are copies too, in fp32.
+// A rank's flat shards (master, gradient, the optimizer's states) as the host sees them: the memory itself where it is the host's,
+// else copies. States that are held in 8 bits are copies too, in fp32.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -31,6 +31,8 @@ class HostShards {
   };
   std::span<float> of(const std::string& name, int64_t numel);
   std::span<float> of_state(const OptimizerState& state);
+  void download(void* to, const std::string& name, int64_t num_bytes);
+  void upload(const std::string& name, const void* from, int64_t num_bytes);
   void upload_codes(const OptimizerState& state, const Mirror& mirror);
   const RankMemory& memory_;
   Device& device_;

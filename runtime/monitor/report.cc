@@ -90,6 +90,9 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
     if (predicted != 0 || measured != 0) rows.push_back({what, Quantity::kBytes, predicted, measured});
   }
   rows.push_back({"arena", Quantity::kBytes, static_cast<double>(plan.memory.arena_bytes), static_cast<double>(memory.arena_bytes)});
+  if (memory.host_bytes > 0)
+    rows.push_back(
+        {"on the host", Quantity::kBytes, static_cast<double>(plan.host.host_bytes), static_cast<double>(memory.host_bytes)});
   if (memory.metered_peak_bytes > 0) {
     rows.push_back({"workspace", Quantity::kBytes, static_cast<double>(plan.memory.workspace_bytes),
                     static_cast<double>(memory.metered_workspace_bytes)});
@@ -190,6 +193,9 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
   text += fmt::format("  train       {} steps, learning rate {:g} to {:g} ({}), warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
                       plan.train.learning_rate, plan.train.min_learning_rate, name(plan.train.lr_schedule), plan.train.warmup_steps,
                       plan.train.grad_clip, plan.train.seed);
+  if (plan.offload.optimizer != OffloadPlace::kNone)
+    text += fmt::format("  offload     optimizer on the {}, {} B of each rank\n", name(plan.offload.optimizer),
+                        format_count(plan.host.host_bytes));
   if (plan.precision.compute == Dtype::kF16) {
     const LossScalePlan& s = plan.precision.loss_scale;
     text += s.fixed > 0 ? fmt::format("  loss scale  {}\n", s.fixed)

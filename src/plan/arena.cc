@@ -212,14 +212,14 @@ class AlikeActions {
 
 }  // namespace
 
-int64_t pack_arena(std::vector<Buffer>& buffers, const std::vector<int>& action_steps) {
+int64_t pack_arena(std::vector<Buffer>& buffers, const std::vector<int>& action_steps, ArenaPlace where) {
   const bool is_pipeline = !action_steps.empty();
   const std::vector<int> groups = is_pipeline ? groups_by_action(buffers, action_steps) : groups_by_micro_batch(buffers);
   int64_t step_bytes = 0;  // of buffers that live as long as the step: at the bottom, one after the other
   std::vector<ArenaItem> items;
   for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
     Buffer& b = buffers[i];
-    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
+    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || is_on_device(b) != (where == ArenaPlace::kDevice)) continue;
     if (b.lifetime == BufferLifetime::kStep) {
       b.offset_bytes = step_bytes;
       step_bytes += aligned(b.bytes);

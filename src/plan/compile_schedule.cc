@@ -83,7 +83,7 @@ class Compiler final : public UnitCompiler {
       after_backward(u, last);
     }
     if (const int shared = s_.layout->shared_unit(); shared >= 0) after_backward(shared, last);
-    finish_reduce(last);
+    finish_gradients(last);
   }
 
   void step() override {

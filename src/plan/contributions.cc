@@ -64,11 +64,16 @@ void Contributions::local(int rank, const Instruction& i) {
   if (belongs_to_update(r.list->s, i)) return update_part(rank, i);
   switch (i.op) {
     case InstructionOp::kCast: {
-      const int slot = r.list->slot(i.uses[1], i.unit);
-      r.own[slot] = r.version;
-      r.whole[slot] = r.list->s.layout->units[i.unit].shard_ranks == 1 ? r.version : -1;
+      const int slot = r.list->slot(i.uses[1], i.unit), from = r.list->slot(i.uses[0], i.unit);
+      const bool is_raised = r.list->s.buffers[i.uses[0]].name == kDeviceShard;  // copied up before
+      r.own[slot] = is_raised ? r.own[from] : i.stream == Stream::kHost && !has_stepped(r, i.unit) ? r.start : r.version;
+      r.whole[slot] = r.list->s.layout->units[i.unit].shard_ranks == 1 ? r.own[slot] : -1;
       break;
     }
+    case InstructionOp::kCopyToHost:
+      if (i.uses.size() == 2) r.value[r.list->slot(i.uses[1], i.unit)] = r.value[r.list->slot(i.uses[0], i.unit)];
+      break;
+    case InstructionOp::kCopyToDevice: copy_to_device(r, i); break;
     case InstructionOp::kForward:
     case InstructionOp::kBackward: compute(rank, i); break;
     case InstructionOp::kAccumulate: accumulate(r, i); break;
@@ -134,6 +139,14 @@ void Contributions::check_flow(int rank, const Instruction& i, int64_t m) {
   const uint64_t kept = token(kKeptToken, line, m, i.unit);
   require(i.op == InstructionOp::kForward || value(t.kept, i.unit) == kept, rank, "reads what another micro-batch kept");
   if (i.op == InstructionOp::kForward) value(t.kept, i.unit) = kept;
+}
+
+// The norm, or a unit's parameters.
+void Contributions::copy_to_device(JobRank& r, const Instruction& i) {
+  const int from = r.list->slot(i.uses[0], std::max(i.unit, 0)), to = r.list->slot(i.uses[1], std::max(i.unit, 0));
+  if (i.unit < 0) return void(r.value[to] = r.value[from]);
+  r.own[to] = r.own[from];
+  r.whole[to] = r.list->s.layout->units[i.unit].shard_ranks == 1 ? r.own[to] : -1;
 }
 
 // Two buffers: a whole unit into another. Three: own and received chunks into the rank's shard.
@@ -243,7 +256,8 @@ void Contributions::optimizer(int rank, const Instruction& i) {
   for (const int b : i.frees)  // Adafactor's sums
     require(r.value[r.list->slot(b, 0)] == sharded_sum(rank, b, -1), rank, "'{}' does not hold every shard exactly once",
             r.list->s.buffers[b].name);
-  ++r.version;
+  if (r.stepped.empty()) ++r.version;
+  r.stepped.insert(i.unit);
 }
 
 // What all ranks that share a parameter give to a part of the update.
@@ -285,6 +299,15 @@ void Contributions::end(int rank) {
   const JobRank& r = ranks[rank];
   const JobList& list = *r.list;
   if (list.s.phase == Phase::kStep) require(r.version == 1, rank, "{} optimizer steps were taken, expected one", r.version);
+  for (int b = 0; b < static_cast<int>(list.s.buffers.size()); ++b) {
+    if (list.s.buffers[b].name != kDeviceShard || list.s.phase == Phase::kSave) continue;
+    for (int u = 0; u < list.num_units; ++u) {
+      const UnitLayout& unit = list.s.layout->units[u];
+      require(unit.is_frozen || unit.numel == 0 || r.own[list.slot(b, u)] == r.version ||
+                  list.replica[u] >= 0,
+              rank, "the parameters of unit {} on the device are not those after the optimizer", u);
+    }
+  }
   for (int u = 0; list.s.phase != Phase::kSave && u < list.num_units; ++u)
     require(list.replica[u] < 0 || r.whole[list.slot(list.replica[u], u)] == r.version, rank,
             "the replica of unit {} is not the one after the optimizer", u);

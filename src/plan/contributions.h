@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -24,6 +25,8 @@ struct JobRank {
   std::vector<int64_t> forwards, backwards;  // of each unit that has a program
   std::vector<int64_t> references;           // the same: forwards of the reference
   int version = 0;                           // of the master: optimizer steps taken
+  int start = 0;                             // and before the list
+  std::set<int> stepped;                     // units that the optimizer has stepped; -1: all
   std::vector<uint64_t> value;               // per slot: what is summed in it; at first what an earlier step left
   std::vector<uint64_t> inbox;               // per buffer: what a reduce-scatter received
   std::vector<int> own, whole;               // per slot: version of the own chunk, of all chunks; -1: not filled
@@ -61,6 +64,10 @@ class Contributions {
   void check_reference(int rank, const Instruction& i, const JobList::Touched& touched, int64_t m);
   void check_flow(int rank, const Instruction& i, int64_t m);
   static void accumulate(JobRank& r, const Instruction& i);
+  static void copy_to_device(JobRank& r, const Instruction& i);
+  static bool has_stepped(const JobRank& r, int unit) {
+    return r.list->s.phase != Phase::kStep || r.stepped.contains(-1) || r.stepped.contains(unit);
+  }
   const std::vector<int>& peers(int rank);
   const std::vector<int>& contributors(int rank, int unit);
   uint64_t expected_gradient(int rank, int unit);

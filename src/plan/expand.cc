@@ -38,6 +38,7 @@ class Expander {
     std::vector<int> action_steps;
     for (const int i : s_.actions) action_steps.push_back(s_.instructions[i].first_step);
     s_.arena_bytes = pack_arena(s_.buffers, action_steps);
+    s_.host_arena_bytes = pack_arena(s_.buffers, action_steps, ArenaPlace::kHost);
   }
 
  private:
@@ -73,7 +74,18 @@ class Expander {
     return v;
   }
 
-  View shard_range(int buffer, int u) const { return stretch(buffer, unit(u).shard_offset, unit(u).shard_numel); }
+  // Of a flat shard; all of a buffer that has this unit's shard alone.
+  View shard_range(int buffer, int u) const {
+    return stretch(buffer, s_.buffers[buffer].unit == u ? 0 : unit(u).shard_offset, unit(u).shard_numel);
+  }
+
+  // A rank's own elements, in a buffer of all ranks' or of its own alone.
+  View own_elements(int buffer, int u) const {
+    const Buffer& b = s_.buffers[buffer];
+    const bool is_whole =
+        b.unit == u ? b.bytes == unit(u).shard_numel * unit(u).shard_ranks * size_bytes(b.dtype) : b.name == "parameters";
+    return is_whole ? own_chunk(buffer, u) : shard_range(buffer, u);
+  }
 
   // Slot `slot` of what an instruction's program reads or writes, in the buffer that holds it.
   View slot_view(const Instruction& i, int slot, bool gradient) const {
@@ -217,7 +229,16 @@ class Expander {
     switch (i.op) {
       case InstructionOp::kCast:
         step.reads = {shard_range(i.uses[0], i.unit)};
-        step.writes = {own_chunk(i.uses[1], i.unit)};
+        step.writes = {own_elements(i.uses[1], i.unit)};
+        break;
+      case InstructionOp::kCopyToHost:
+      case InstructionOp::kCopyToDevice:
+        if (i.uses.size() == 2) {
+          step.reads = {i.unit >= 0 ? shard_range(i.uses[0], i.unit) : flat(i.uses[0])};
+          step.writes = {i.unit >= 0 ? own_elements(i.uses[1], i.unit) : flat(i.uses[1])};
+        } else {
+          step.reads = {flat(i.uses[0])};  // of a save
+        }
         break;
       case InstructionOp::kAllGather:
         step.reads = {own_chunk(i.uses[0], i.unit)};
@@ -231,6 +252,9 @@ class Expander {
         if (i.uses.size() == 3) {
           step.reads = {own_chunk(i.uses[0], i.unit), flat(i.uses[1])};
           step.writes = {shard_range(i.uses[2], i.unit)};
+        } else if (!is_on_device(s_.buffers[i.uses[0]])) {
+          step.reads = {shard_range(i.uses[0], i.unit)};
+          step.writes = {shard_range(i.uses[1], i.unit)};
         } else {
           step.reads = {unit_flat(i.uses[0], i.unit)};
           step.writes = {unit_flat(i.uses[1], i.unit)};
@@ -261,7 +285,10 @@ class Expander {
         for (const int b : i.uses) step.writes.push_back(flat(b));
         break;
       case InstructionOp::kOptimizerStep:
-        for (const int b : i.uses) step.reads.push_back(flat(b));
+        for (const int b : i.uses) {
+          const bool is_norm = b == i.uses.back();
+          step.reads.push_back(i.unit >= 0 && !is_norm ? shard_range(b, i.unit) : flat(b));
+        }
         step.writes.assign(step.reads.begin(), step.reads.end() - 1);  // all but the norm
         break;
       case InstructionOp::kRecv: step.writes = {flat(i.uses[0])}; break;
@@ -325,7 +352,7 @@ class Expander {
   void live() {
     std::vector<int64_t> change(s_.steps.size() + 1, 0);
     for (const Buffer& b : s_.buffers) {
-      if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
+      if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || !is_on_device(b)) continue;
       CHECK(b.first_step >= 0 && b.last_step >= b.first_step, "buffer {} steps {}..{}", b.name, b.first_step, b.last_step);
       change[b.first_step] += aligned(b.bytes);
       change[b.last_step + 1] -= aligned(b.bytes);

@@ -8,7 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "plan/host_writer.h"
 #include "plan/live.h"
+#include "plan/memory_rules.h"
 #include "plan/update_rules.h"
 
 namespace distsetup {
@@ -30,7 +32,6 @@ class ScheduleChecker {
     segments();
     for (index_ = 0; index_ < static_cast<int>(s_.instructions.size()); ++index_) instruction(s_.instructions[index_]);
     end();
-    if (!s_.steps.empty()) steps();
     return std::move(out_);
   }
 
@@ -79,11 +80,14 @@ class ScheduleChecker {
       case InstructionOp::kOptimizerStep: optimizer(i); break;
       case InstructionOp::kSend:
       case InstructionOp::kRecv: transfer(i); break;
+      case InstructionOp::kCopyToHost: copy_to_host(i); break;
+      case InstructionOp::kCopyToDevice: copy_to_device(i); break;
       default: break;
     }
     if (i.signals >= 0) {
       require(signalled_.insert(i.signals).second, "event {} is signalled twice", i.signals);
       in_flight_[i.signals] = i.uses;
+      if (i.op == InstructionOp::kCopyToDevice) filling_[i.signals] = {i.uses.back(), i.unit};
       for (const int b : i.allocates) in_flight_[i.signals].push_back(b);
     }
     for (const int b : i.frees) {
@@ -106,13 +110,22 @@ class ScheduleChecker {
     alive_[b] = true;
   }
 
+  bool is_filling(int event, int buffer, int u) const {
+    const auto found = filling_.find(event);
+    return found != filling_.end() && found->second == std::pair(buffer, u);
+  }
+
   void cast(const Instruction& i) {
+    require(!has_host_optimizer(plan_) || i.stream != Stream::kHost || s_.phase == Phase::kLoad || has_stepped(i.unit),
+            "rounds parameters of unit {} before the host has stepped", i.unit);
     require(cast_.insert({i.uses[1], i.unit}).second, "fills the own chunk of unit {} in '{}' twice", i.unit,
             s_.buffers[i.uses[1]].name);
   }
 
   void gather(const Instruction& i) {
     require(cast_.contains({i.uses[0], i.unit}), "gathers unit {} before its own chunk is filled", i.unit);
+    for (const auto& [event, buffers] : in_flight_)
+      require(!is_filling(event, i.uses[0], i.unit), "gathers unit {} while its own chunk is on its way", i.unit);
     require(i.group == unit(i.unit).shard_group, "gathers unit {} over {}", i.unit, name(i.group));
     const int64_t expected =
         unit(i.unit).shard_numel * unit(i.unit).shard_ranks * size_bytes(unit(i.unit).is_quantized ? Dtype::kInt8 : s_.compute);
@@ -220,6 +233,10 @@ class ScheduleChecker {
         require(std::find(buffers.begin(), buffers.end(), i.uses[1]) == buffers.end(), "adds '{}' before it has arrived",
                 s_.buffers[i.uses[1]].name);
     }
+    move_contributions(i, from, to);
+  }
+
+  void move_contributions(const Instruction& i, int from, int to) {
     auto& target = contributions_[{to, i.unit}];
     require(i.accumulate || target.empty(), "overwrites the gradient of unit {} that holds {} contributions", i.unit, target.size());
     require(!i.accumulate || !target.empty(), "adds to the gradient of unit {} before anything was set", i.unit);
@@ -227,6 +244,28 @@ class ScheduleChecker {
       require(target.insert(c).second, "the gradient of unit {} from unit {} micro-batch {} enters twice", i.unit, c.first, c.second);
     contributions_.erase({from, i.unit});
     reduced_.erase({from, i.unit});
+  }
+
+  // A unit's gradient on its way to the host; of a save, what the host does not have.
+  void copy_to_host(const Instruction& i) {
+    if (s_.phase == Phase::kSave) return;
+    require(i.uses.size() == 2 && i.signals >= 0 && i.stream == Stream::kToHost, "copies to the host what nothing waits for");
+    require(is_on_device(s_.buffers[i.uses[0]]) && !is_on_device(s_.buffers[i.uses.back()]), "copies from '{}' to '{}'",
+            s_.buffers[i.uses[0]].name, s_.buffers[i.uses.back()].name);
+    for (const auto& [event, buffers] : in_flight_)
+      require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(), "copies '{}' while event {} is in flight",
+              s_.buffers[i.uses[0]].name, event);
+    move_contributions(i, i.uses[0], i.uses.back());
+  }
+
+  // The norm; a unit's parameters, as the host has rounded them.
+  void copy_to_device(const Instruction& i) {
+    require(i.uses.size() == 2 && i.signals >= 0 && i.stream == Stream::kToDevice, "copies to the device what nothing waits for");
+    require(!is_on_device(s_.buffers[i.uses[0]]) && is_on_device(s_.buffers[i.uses.back()]), "copies from '{}' to '{}'",
+            s_.buffers[i.uses[0]].name, s_.buffers[i.uses.back()].name);
+    if (i.unit < 0) return;
+    require(cast_.contains({i.uses[0], i.unit}), "copies parameters of unit {} that the host has not rounded", i.unit);
+    require(cast_.insert({i.uses[1], i.unit}).second, "copies parameters of unit {} twice", i.unit);
   }
 
   void all_reduce(const Instruction& i) {
@@ -285,11 +324,14 @@ class ScheduleChecker {
       require(scalars_.contains("sumsq"), "the optimizer steps before the norm is summed over shards");
     if (group_size(plan_.mesh, loss_group(plan_.mesh)) > 1)
       require(scalars_.contains("loss"), "the optimizer steps before the loss is summed");
-    require(!stepped_, "the optimizer steps twice");
-    stepped_ = true;
-    cast_.clear();
+    require(i.unit < 0 ? stepped_units_.empty() : !stepped_units_.contains(-1) && !stepped_units_.contains(i.unit),
+            "the optimizer steps twice");
+    if (stepped_units_.empty()) cast_.clear();
+    stepped_units_.insert(i.unit);
     replica_stale_ = true;
   }
+
+  bool has_stepped(int u) const { return stepped_units_.contains(-1) || stepped_units_.contains(u); }
 
   void end() {
     require(in_flight_.empty(), "{} events are never waited for", in_flight_.size());
@@ -305,62 +347,15 @@ class ScheduleChecker {
       }
     }
     if (!is_step()) return;
-    require(stepped_, "there is no optimizer step");
+    for (int u = 0; u < static_cast<int>(s_.layout->units.size()); ++u)
+      require(has_stepped(u) || unit(u).is_frozen || unit(u).numel == 0, "there is no optimizer step of unit {}", u);
     for (int u = 0; replica_stale_ && u < static_cast<int>(s_.layout->units.size()); ++u) {
-      if (replica_of(s_, u) < 0) continue;
-      const bool fresh = std::any_of(cast_.begin(), cast_.end(), [u](const auto& c) { return c.second == u; });
+      const bool is_raised = has_host_optimizer(plan_) && !unit(u).is_frozen && unit(u).numel > 0;
+      if (replica_of(s_, u) < 0 && !is_raised) continue;
+      const bool fresh = std::any_of(cast_.begin(), cast_.end(), [u, this](const auto& c) {
+        return c.second == u && is_on_device(s_.buffers[static_cast<size_t>(c.first)]);
+      });
       require(fresh, "the replica of unit {} is stale after the optimizer step", u);
-    }
-  }
-
-  // Expanded lists: bytes are inside the arena, live buffers do not overlap, nothing is read before it is written.
-  void steps() {
-    index_ = -1;
-    std::vector<std::vector<int>> born(s_.steps.size() + 1), dead(s_.steps.size() + 1);
-    for (int b = 0; b < static_cast<int>(s_.buffers.size()); ++b) {
-      const Buffer& buffer = s_.buffers[b];
-      if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
-      require(buffer.offset_bytes >= 0 && buffer.offset_bytes % kBufferAlignment == 0 &&
-                  buffer.offset_bytes + aligned(buffer.bytes) <= s_.arena_bytes,
-              "'{}' at {} + {} is not inside the arena of {}", buffer.name, buffer.offset_bytes, buffer.bytes, s_.arena_bytes);
-      born[buffer.first_step].push_back(b);
-      dead[buffer.last_step + 1].push_back(b);
-    }
-    std::map<int64_t, int> live;  // by offset
-    std::vector<bool> written(s_.buffers.size());
-    for (size_t n = 0; n < s_.steps.size(); ++n) {
-      for (const int b : dead[n]) live.erase(s_.buffers[b].offset_bytes);
-      for (const int b : born[n]) {
-        const int64_t from = s_.buffers[b].offset_bytes, to = from + aligned(s_.buffers[b].bytes);
-        if (from == to) continue;
-        auto next = live.lower_bound(from);
-        require(next == live.end() || next->first >= to, "'{}' overlaps '{}'", s_.buffers[b].name,
-                s_.buffers[next == live.end() ? b : next->second].name);
-        if (next != live.begin()) {
-          const Buffer& before = s_.buffers[std::prev(next)->second];
-          require(before.offset_bytes + aligned(before.bytes) <= from, "'{}' overlaps '{}'", s_.buffers[b].name, before.name);
-        }
-        live[from] = b;
-      }
-      const Step& t = s_.steps[n];
-      const auto inside = [&](const View& v, bool write) {
-        const Buffer& b = s_.buffers[v.buffer];
-        const int64_t chunks = group_size(s_.layout->mesh, v.own_of);
-        require(v.offset_bytes >= 0 && v.offset_bytes + chunks * num_bytes(v) <= b.bytes, "step {} {} reaches outside '{}'", n, t.op,
-                b.name);
-        if (b.lifetime == BufferLifetime::kRun) return;
-        const Buffer& root = s_.buffers[root_buffer(s_.buffers, v.buffer)];
-        const int step = static_cast<int>(n);
-        require(b.first_step <= step && step <= root.last_step, "step {} {} touches '{}' outside its life {}..{}", n, t.op, b.name,
-                b.first_step, root.last_step);
-        if (write)
-          written[v.buffer] = true;
-        else
-          require(written[v.buffer], "step {} {} reads '{}' before it is written", n, t.op, b.name);
-      };
-      const bool in_place_gather = s_.instructions[t.instruction].op == InstructionOp::kAllGather;
-      for (const View& v : t.reads) inside(v, in_place_gather);
-      for (const View& v : t.writes) inside(v, true);
     }
   }
 
@@ -372,6 +367,7 @@ class ScheduleChecker {
   std::vector<bool> alive_, allocated_;
   std::set<int> signalled_;
   std::map<int, std::vector<int>> in_flight_;                                   // event → buffers of the transfer
+  std::map<int, std::pair<int, int>> filling_;                                  // event → (buffer, unit) that a copy fills
   std::set<std::pair<int, int>> cast_;                                          // (buffer, unit) own chunk filled
   std::map<int, int> filled_;                                                   // gathered buffer → event of its gather
   std::set<std::pair<int, int>> forwards_, backwards_, references_;             // (unit, micro-batch)
@@ -381,13 +377,15 @@ class ScheduleChecker {
   std::set<int> replicated_;
   std::set<std::string> scalars_;
   std::map<std::pair<int, Stream>, int> arrived_;  // receive buffer → micro-batch
-  bool normed_ = false, stepped_ = false, replica_stale_ = false, tied_ = false;
+  std::set<int> stepped_units_;                    // -1: all at once
+  bool normed_ = false, replica_stale_ = false, tied_ = false;
 };
 
 }  // namespace
 
 std::vector<std::string> check_invariants(const Plan& plan, const Schedule& schedule) {
   std::vector<std::string> out = ScheduleChecker(plan, schedule).run();
+  for (std::string& message : check_memory(schedule)) out.push_back(std::move(message));
   if (schedule.phase == Phase::kStep && out.empty()) {
     out = check_update(plan, schedule);
     const std::vector<InstructionLive> live = walk_live(schedule);

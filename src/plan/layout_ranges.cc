@@ -9,11 +9,13 @@ std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at
   for (const UnitLayout& unit : layout.units) {
     if (unit.is_frozen) continue;
     const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
+    const size_t first = ranges.size();  // none reaches into two units, which may be updated one after the other
     for (const Parameter& p : unit.parameters) {
       const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
       if (begin >= end || !p.trains) continue;
       const int64_t from = unit.shard_offset + begin - own.begin, to = from + end - begin;
-      if (!ranges.empty() && ranges.back().end == from && ranges.back().decay == p.decay)
+      const bool is_next = ranges.size() > first && ranges.back().end == from && ranges.back().decay == p.decay;
+      if (is_next)
         ranges.back().end = to;
       else
         ranges.push_back({from, to, p.decay});

@@ -8,7 +8,7 @@ namespace distsetup {
 LiveChange live_change(const Schedule& s, const Instruction& i) {
   const auto span_bytes = [&](int b) {
     const Buffer& buffer = s.buffers[static_cast<size_t>(b)];
-    return buffer.lifetime == BufferLifetime::kRun ? 0 : aligned(buffer.bytes);
+    return buffer.lifetime == BufferLifetime::kRun || !is_on_device(buffer) ? 0 : aligned(buffer.bytes);
   };
   LiveChange change;
   for (const int b : i.allocates) {

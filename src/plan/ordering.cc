@@ -29,7 +29,7 @@ struct Cell {
 
 class OrderChecker {
  public:
-  OrderChecker(const Schedule& s, const Coordinates& at) : s_(s), at_(at), memory_(s.buffers.size() + 1) {
+  OrderChecker(const Schedule& s, const Coordinates& at) : s_(s), at_(at), memory_(s.buffers.size() + 2) {
     for (const Buffer& b : s.buffers) is_fed_ |= b.name == "ids";
   }
 
@@ -62,7 +62,7 @@ class OrderChecker {
       else
         join(clock_[stream], found->second);
     }
-    if (i.stream != Stream::kCompute) join(clock_[stream], clock_[stream_index(Stream::kCompute)]);
+    if (i.stream != Stream::kCompute && i.stream != Stream::kHost) join(clock_[stream], clock_[stream_index(Stream::kCompute)]);
     ++clock_[stream][stream];
     if (is_fed_ && reads_tokens(s_, i)) feed(index);
     for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
@@ -74,6 +74,8 @@ class OrderChecker {
       signalled_[i.signals] = clock_[stream];
     else if (is_collective && i.stream != Stream::kCompute)
       join(clock_[stream_index(Stream::kCompute)], clock_[stream]);
+    if (i.stream == Stream::kHost)  // done before anything later is issued
+      for (Clock& clock : clock_) join(clock, clock_[stream]);
   }
 
   // Tokens of a micro-batch are copied to the device before a program reads them.
@@ -92,7 +94,7 @@ class OrderChecker {
     if (bytes == 0) return;
     if (b.lifetime == BufferLifetime::kRun) return touch(index, memory_[v.buffer], begin, begin + bytes, write, b.name);
     begin += s_.buffers[root_buffer(s_.buffers, v.buffer)].offset_bytes;
-    touch(index, memory_.back(), begin, begin + bytes, write, b.name);
+    touch(index, memory_[s_.buffers.size() + (is_on_device(b) ? 0 : 1)], begin, begin + bytes, write, b.name);
   }
 
   using Memory = std::map<int64_t, Cell>;  // by first byte; cells do not overlap
@@ -147,7 +149,7 @@ class OrderChecker {
   const Schedule& s_;
   const Coordinates at_;
   bool is_fed_ = false;
-  std::vector<Memory> memory_;  // per run buffer; the last is the arena
+  std::vector<Memory> memory_;  // per run buffer; the last two are the arenas of device and host
   std::array<Clock, kNumStreams> clock_{};
   std::map<int, Clock> signalled_;
   std::vector<std::string> out_;

@@ -10,6 +10,7 @@
 #include "model/rope.h"
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
+#include "plan/host_writer.h"
 #include "plan/native_program.h"
 #include "plan/optimizer.h"
 #include "plan/packed_rows.h"
@@ -141,7 +142,8 @@ Diagnostics check_bundled(const Plan& p) {
           "a larger initial_scale_power, or a smaller min_loss_scale");
   require(p.recompute.dropped == dropped_tensors(p.model, p.recompute.policy, tuning_of(p.train)), code::kConflict,
           fmt::format("the dropped tensors are not those of recompute {}", name(p.recompute.policy)));
-  require(p.offload == OffloadPlan{}, code::kUnsupportedFeature, "the native trainer does not offload yet");
+  const OffloadProblem offload = offload_problem(p);
+  require(offload.message.empty(), code::kUnsupportedFeature, offload.message, offload.help);
   require(p.precision.reduce == Dtype::kF32 && p.precision.master == Dtype::kF32 && p.precision.optimizer_state == Dtype::kF32,
           code::kUnsupportedFeature, "the native trainer keeps master, sums and moments in fp32");
   require(is_native_optimizer(p.train.optimizer), code::kUnsupportedFeature,

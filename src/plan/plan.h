@@ -12,6 +12,7 @@
 #include "model/dtype.h"
 #include "model/geometry.h"
 #include "plan/mesh.h"
+#include "plan/offload_plan.h"
 
 namespace distsetup {
 
@@ -26,7 +27,6 @@ inline constexpr std::string_view kRandomInit = "random", kWeightsInit = "weight
 enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
 enum class Recompute { kNone, kSelective, kFull, kEveryK };
-enum class OffloadPlace { kNone, kHost, kNvme };
 // How the learning rate goes on after the warm-up (runtime/optim/learning_rate.h).
 enum class LearningRateSchedule { kCosine, kLinear, kConstant, kWsd, kInverseSqrt, kStep };
 // Which number says how good a checkpoint is; the smaller the better.
@@ -105,11 +105,6 @@ struct RecomputePlan {
   int every_k = 0;                   // kEveryK: one block in k is recomputed in full
   std::vector<std::string> dropped;  // tensor names of a block that backward computes again
   bool operator==(const RecomputePlan&) const = default;
-};
-
-struct OffloadPlan {
-  OffloadPlace optimizer = OffloadPlace::kNone, parameters = OffloadPlace::kNone, activations = OffloadPlace::kNone;
-  bool operator==(const OffloadPlan&) const = default;
 };
 
 // With fp16: what the loss, and so every gradient, is multiplied by (runtime/optim/loss_scale.h). The defaults are DeepSpeed's.
@@ -337,6 +332,7 @@ struct Plan {
   int64_t gradient_accumulation = 1;
   RecomputePlan recompute;
   OffloadPlan offload;
+  HostPlan host;  // read where offload says so
   PrecisionPlan precision;
   TrainPlan train;
   WeightsPlan weights;  // with train.init weights; else empty
@@ -365,6 +361,7 @@ struct Plan {
 
 inline bool starts_from_weights(const Plan& plan) { return plan.train.init == kWeightsInit; }
 inline bool is_native(const Plan& plan) { return plan.strategy.trainer == kNative; }
+inline bool offloads_natively(const Plan& plan) { return is_native(plan) && plan.offload != OffloadPlan{}; }
 inline bool learns_preferences(const TrainPlan& train) { return train.method == kDpo; }
 // Sequences of a sample, which a batch counts: of a pair that the bundled trainer learns from two.
 inline int64_t sequences_per_sample(const Plan& plan) { return is_native(plan) && learns_preferences(plan.train) ? 2 : 1; }

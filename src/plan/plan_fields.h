@@ -161,6 +161,12 @@ void visit(V& v, OffloadPlan& o) {
   v("activations", o.activations);
 }
 template <class V>
+void visit(V& v, HostPlan& h) {
+  v("host_bytes", h.host_bytes);
+  v("copy_bytes_per_s", h.copy_bytes_per_s);
+  v("update_bytes_per_s", h.update_bytes_per_s);
+}
+template <class V>
 void visit(V& v, PrecisionPlan& p) {
   v("compute", p.compute);
   if (p.compute == Dtype::kF16) {
@@ -369,6 +375,7 @@ void visit(V& v, Plan& p) {
   v("gradient_accumulation", p.gradient_accumulation);
   v("recompute", p.recompute);
   v("offload", p.offload);
+  if (offloads_natively(p)) v("host", p.host);
   v("precision", p.precision);
   v("train", p.train);
   v("weights", p.weights);

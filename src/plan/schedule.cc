@@ -20,7 +20,8 @@ std::string_view name(InstructionOp v) {
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(Stream v) {
-  static constexpr std::string_view kNames[] = {"compute", "gather", "reduce", "to_next", "from_previous", "to_previous", "from_next"};
+  static constexpr std::string_view kNames[] = {"compute",     "gather",    "reduce",  "to_next",   "from_previous",
+                                                "to_previous", "from_next", "to_host", "to_device", "host"};
   return kNames[static_cast<int>(v)];
 }
 std::string_view name(BufferClass v) {
@@ -188,14 +189,21 @@ int root_buffer(const std::vector<Buffer>& buffers, int buffer) {
 int64_t run_bytes(const Schedule& schedule) {
   int64_t sum = 0;
   for (const Buffer& b : schedule.buffers)
-    if (b.lifetime == BufferLifetime::kRun) sum += b.bytes;
+    if (b.lifetime == BufferLifetime::kRun && is_on_device(b)) sum += b.bytes;
   return sum;
 }
 
 int64_t run_bytes(const Schedule& schedule, BufferClass which) {
   int64_t sum = 0;
   for (const Buffer& b : schedule.buffers)
-    if (b.lifetime == BufferLifetime::kRun && b.buffer_class == which) sum += b.bytes;
+    if (b.lifetime == BufferLifetime::kRun && is_on_device(b) && b.buffer_class == which) sum += b.bytes;
+  return sum;
+}
+
+int64_t host_bytes(const Schedule& schedule) {
+  int64_t sum = schedule.host_arena_bytes;
+  for (const Buffer& b : schedule.buffers)
+    if (b.lifetime == BufferLifetime::kRun && !is_on_device(b)) sum += b.bytes;
   return sum;
 }
 

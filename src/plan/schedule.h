@@ -47,10 +47,11 @@ enum class InstructionOp {
   kCopyToHost,
   kCopyToDevice
 };
-// The last four are those of pipelines, one for each neighbour and direction: activations go to the next stage, gradients to the
-// previous one.
-enum class Stream { kCompute, kGather, kReduce, kToNext, kFromPrevious, kToPrevious, kFromNext };
-inline constexpr int kNumStreams = 7;
+// kToNext to kFromNext are those of pipelines, one for each neighbour and direction: activations go to the next stage, gradients to
+// the previous one. kToHost and kToDevice are copies where something is offloaded. kHost is the thread that issues the list: what it
+// does itself is done before it issues what comes later, and waits for nothing but its events.
+enum class Stream { kCompute, kGather, kReduce, kToNext, kFromPrevious, kToPrevious, kFromNext, kToHost, kToDevice, kHost };
+inline constexpr int kNumStreams = 10;
 enum class BufferClass {
   kParameterShard,
   kGatheredParameter,
@@ -85,6 +86,9 @@ struct Buffer {
   int64_t offset_bytes = -1;  // span buffers only
 };
 
+inline bool is_on_device(const Buffer& buffer) { return buffer.place == Place::kDevice; }
+// Where the master is the host's: a rank's shard of the parameters in the compute type, of which units are gathered.
+inline constexpr std::string_view kDeviceShard = "parameter_shard";
 // The run buffer of what is frozen, in the compute type (layout.h). Programs read it where it is whole on each rank.
 inline constexpr std::string_view kFrozenBuffer = "frozen";
 // The run buffer of what is held as nf4, in bytes. Programs read it, and what is gathered of it, as records (nf4.h).
@@ -171,7 +175,8 @@ struct Schedule {
   std::vector<Step> steps;        // by expand()
   int num_events = 0;
   // By expand():
-  int64_t arena_bytes = 0;      // after packing
+  int64_t arena_bytes = 0;  // after packing; of the device, as all below
+  int64_t host_arena_bytes = 0;
   int64_t live_peak_bytes = 0;  // span buffers live at once, the lower bound of the arena
   int live_peak_step = -1;
   std::vector<int64_t> live_bytes;  // span bytes during each step
@@ -219,7 +224,8 @@ int64_t num_bytes(const std::vector<int64_t>& shape, Dtype dtype);  // of kNf4Do
 int64_t num_bytes(const View& view);                                // of one part: a rank's own chunk, not all of them
 // The buffer whose bytes this one takes: itself, or the first of the buffers that it lies over.
 int root_buffer(const std::vector<Buffer>& buffers, int buffer);
-int64_t run_bytes(const Schedule& schedule);  // all run buffers
+int64_t run_bytes(const Schedule& schedule);  // all run buffers of the device
 int64_t run_bytes(const Schedule& schedule, BufferClass which);
+int64_t host_bytes(const Schedule& schedule);  // what it has on the host: run buffers and the arena
 
 }  // namespace distsetup

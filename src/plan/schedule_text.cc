@@ -19,6 +19,7 @@ std::string_view digest_name(Dtype dtype) {
   switch (dtype) {
     case Dtype::kF32: return "f32";
     case Dtype::kBf16: return "bf16";
+    case Dtype::kF16: return "f16";
     case Dtype::kI64: return "i64";
     case Dtype::kF64: return "f64";
     default: return "compute";
@@ -123,6 +124,7 @@ std::string format_schedule(const Schedule& s) {
 
 std::string canonical_text(const Schedule& s) {
   std::string out = fmt::format("phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
+  if (s.host_arena_bytes > 0) out += fmt::format("host arena {}\n", s.host_arena_bytes);
   for (const Segment& g : s.segments) out += fmt::format("segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
   for (const Instruction& i : s.instructions)
     out += fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}{}\n", name(i.op), i.unit,

@@ -114,6 +114,16 @@ Instruction& ScheduleWriter::emit(InstructionOp op, int u) {
   return s_.instructions.back();
 }
 
+void ScheduleWriter::copy_to_host(const std::vector<int>& buffers) {
+  for (const int b : buffers) {
+    if (!is_on_device(s_.buffers[b])) continue;
+    Instruction& i = emit(InstructionOp::kCopyToHost, -1);
+    i.uses = {b};
+    i.bytes = s_.buffers[b].bytes;
+    i.dtype = s_.buffers[b].dtype;
+  }
+}
+
 void ScheduleWriter::close_segment(int64_t repeat) {
   const int begin = s_.segments.empty() ? 0 : s_.segments.back().first_instruction + s_.segments.back().num_instructions;
   s_.segments.push_back({begin, static_cast<int>(s_.instructions.size()) - begin, repeat});

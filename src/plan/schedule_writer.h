@@ -22,6 +22,8 @@ class ScheduleWriter {
   int run_buffer(std::string name, BufferClass buffer_class, int64_t numel, Dtype dtype);
   // In the phase and micro-batch being written; the reference holds until the next one.
   Instruction& emit(InstructionOp op, int u);
+  // Of run buffers, those that the host does not have.
+  void copy_to_host(const std::vector<int>& buffers);
   int new_event() { return s_.num_events++; }
   // What was emitted since the last segment is one, done `repeat` times.
   void close_segment(int64_t repeat);

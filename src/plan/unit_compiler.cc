@@ -19,9 +19,12 @@
 
 namespace distsetup {
 
-UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage) : ScheduleWriter(plan, phase, stage) {
+UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
+    : ScheduleWriter(plan, phase, stage),
+      on_host_(has_host_optimizer(plan)),
+      keeps_sum_(group_size(plan.mesh, s_.layout->replica_group) > 1) {
   const bool f32 = s_.compute == Dtype::kF32, whole = group_size(plan.mesh, s_.layout->shard_group) == 1;
-  if (whole && f32)
+  if (whole && f32 && !on_host_)
     source_ = ParameterSource::kMaster;
   else
     source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
@@ -34,8 +37,7 @@ UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage) : ScheduleW
   make_run_buffers();
   gathered_.assign(num_buckets(), -1);
   gather_event_.assign(num_buckets(), -1);
-  gradient_.assign(num_buckets(), -1);
-  accumulator_.assign(num_buckets(), -1);
+  for (std::vector<int>* of : {&gradient_, &accumulator_, &staged_}) of->assign(num_buckets(), -1);
   forward_touches_ = touched_by_units(s_, InstructionOp::kForward);
   backward_touches_ = touched_by_units(s_, InstructionOp::kBackward);
   reference_touches_ = touched_by_units(s_, InstructionOp::kForward, kReference);
@@ -61,6 +63,8 @@ void UnitCompiler::make_run_buffers() {
     frozen_ = run_buffer(std::string(kFrozenBuffer), BufferClass::kParameterShard, s_.layout->frozen_numel, s_.compute);
   if (s_.layout->quantized_bytes > 0)
     quantized_ = run_buffer(std::string(kQuantizedBuffer), BufferClass::kParameterShard, s_.layout->quantized_bytes, Dtype::kInt8);
+  if (on_host_ && source_ == ParameterSource::kGather)
+    device_shard_ = run_buffer(std::string(kDeviceShard), BufferClass::kParameterShard, n, s_.compute);
   if (source_ == ParameterSource::kReplica)
     replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout->gathered_numel, s_.compute);
   if (const int shared = s_.layout->shared_unit(); shared >= 0) {
@@ -78,6 +82,7 @@ void UnitCompiler::make_run_buffers() {
     run_buffer(std::string(kCheckpointCopy), BufferClass::kCheckpoint, stored_bytes(plan_.train, state_sizes(*s_.layout)) / 4,
                Dtype::kF32);
   sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
+  if (on_host_) host_.begin({master_, gradient_shard_, sumsq_, states_});
 }
 
 // --- parameters
@@ -86,9 +91,18 @@ void UnitCompiler::emit_gather(int u, int buffer, bool fresh) {
   Instruction& cast = emit(InstructionOp::kCast, u);
   cast.bucket = u;
   cast.stream = shards(u) > 1 ? Stream::kGather : Stream::kCompute;
-  cast.uses = {is_frozen(u) ? frozen_shard(u) : master_, buffer};
+  cast.uses = {shard_source(u), buffer};
   cast.dtype = gathered_dtype(u);
   if (fresh) cast.allocates = {buffer};
+  start_gather(u, buffer);
+}
+
+int UnitCompiler::shard_source(int u) const {
+  if (is_frozen(u)) return frozen_shard(u);
+  return device_shard_ >= 0 ? device_shard_ : master_;
+}
+
+void UnitCompiler::start_gather(int u, int buffer) {
   gather_event_[u] = -1;
   if (shards(u) == 1) return;
   Instruction& gather = emit(InstructionOp::kAllGather, u);
@@ -160,7 +174,8 @@ Instruction& UnitCompiler::emit_backward(int u) {
   std::vector<int> born;
   for (const int bucket : gradient_buckets(u)) {
     if (path(bucket) == GradientPath::kDirect) {
-      gradient_[bucket] = gradient_shard_;
+      if (on_host_ && staged_[bucket] < 0) born.push_back(staged_[bucket] = new_unit_gradient(bucket));
+      gradient_[bucket] = on_host_ ? staged_[bucket] : gradient_shard_;
       continue;
     }
     if (path(bucket) == GradientPath::kAccumulated && s_.compute == Dtype::kF32) {
@@ -178,6 +193,10 @@ Instruction& UnitCompiler::emit_backward(int u) {
   return i;
 }
 
+int UnitCompiler::new_unit_gradient(int u) {
+  return add_buffer(fmt::format("D{}", u), BufferClass::kGradient, unit(u).shard_numel * 4, Dtype::kF32, BufferLifetime::kSpan, u);
+}
+
 int UnitCompiler::new_accumulator(int u) {
   return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards(u) * 4, Dtype::kF32,
                     BufferLifetime::kSpan, u);
@@ -189,11 +208,18 @@ void UnitCompiler::after_backward(int u, bool last) {
   if (is_empty(u)) return;
   switch (path(u)) {
     case GradientPath::kDirect:
-      if (last) reduce_replicas(u);
+      if (last) gradient_is_summed(u, false);
       break;
     case GradientPath::kStaged:
-      accumulate_local(u, gradient_shard_);
-      if (last) reduce_replicas(u);
+      if (on_host_ && !keeps_sum_) {
+        host_.gradient(u, std::exchange(gradient_[u], -1), -1, micro_batch_ > 0);
+        break;
+      }
+      if (on_host_ && staged_[u] < 0)
+        accumulate_local(u, staged_[u] = new_unit_gradient(u), true);
+      else
+        accumulate_local(u, on_host_ ? staged_[u] : gradient_shard_);
+      if (last) gradient_is_summed(u, false);
       break;
     case GradientPath::kReduce: start_reduce(u, gradient_[u], s_.compute, last); break;
     case GradientPath::kAccumulated:
@@ -241,25 +267,39 @@ void UnitCompiler::finish_reduce(bool last) {
   Instruction& i = emit(InstructionOp::kAccumulate, pending_.unit);
   i.bucket = pending_.unit;
   i.waits = {pending_.event};
-  i.uses = {pending_.full, pending_.received, gradient_shard_};
-  i.frees = {pending_.full, pending_.received};
-  i.accumulate = micro_batch_ > 0 && path(pending_.unit) == GradientPath::kReduce;
   const int u = pending_.unit;
+  const bool adds = micro_batch_ > 0 && path(u) == GradientPath::kReduce;
+  if (on_host_ && staged_[u] < 0) i.allocates = {staged_[u] = new_unit_gradient(u)};
+  i.uses = {pending_.full, pending_.received, on_host_ ? staged_[u] : gradient_shard_};
+  i.frees = {pending_.full, pending_.received};
+  i.accumulate = adds && (!on_host_ || keeps_sum_);
   pending_ = {};
-  if (last) reduce_replicas(u);
+  if (last || (on_host_ && !keeps_sum_)) gradient_is_summed(u, adds && !keeps_sum_);
 }
 
-void UnitCompiler::reduce_replicas(int u) {
-  if (group_size(plan_.mesh, s_.layout->replica_group) == 1) return;
+void UnitCompiler::finish_gradients(bool last) {
+  finish_reduce(last);
+  host_.finish_gradient();
+}
+
+void UnitCompiler::gradient_is_summed(int u, bool adds) {
+  const int event = reduce_replicas(u);
+  if (on_host_)
+    host_.gradient(u, std::exchange(staged_[u], -1), event, adds);
+  else if (event >= 0)
+    replica_events_.push_back(event);
+}
+
+int UnitCompiler::reduce_replicas(int u) {
+  if (!keeps_sum_) return -1;
   Instruction& i = emit(InstructionOp::kAllReduce, u);
   i.bucket = u;
   i.group = s_.layout->replica_group;
   i.bytes = unit(u).shard_numel * 4;
   i.dtype = Dtype::kF32;
   i.stream = Stream::kReduce;
-  i.uses = {gradient_shard_};
-  i.signals = new_event();
-  replica_events_.push_back(i.signals);
+  i.uses = {on_host_ ? staged_[u] : gradient_shard_};
+  return i.signals = new_event();
 }
 
 void UnitCompiler::reduce_tied() {
@@ -298,6 +338,23 @@ void UnitCompiler::refresh_replica() {
   emit(InstructionOp::kWait, -1).waits = events;
 }
 
+void UnitCompiler::refresh_from_host(bool steps) {
+  std::vector<int> events;
+  for (int u = 0; u < num_buckets(); ++u) {
+    if (is_frozen(u) || is_empty(u)) continue;
+    if (steps) host_.step(u);
+    const bool is_replica = source(u) == ParameterSource::kReplica;
+    const int copied = host_.parameters(u, is_replica ? replica(u) : device_shard_);
+    events.push_back(copied);
+    if (!is_replica || shards(u) == 1) continue;
+    start_gather(u, replica(u));
+    s_.instructions.back().waits = {copied};
+    events.back() = std::exchange(gather_event_[u], -1);
+  }
+  emit(InstructionOp::kWait, -1).waits = events;
+  host_.finish_parameters();
+}
+
 void UnitCompiler::load() {
   phase_ = "load";
   std::vector<int> all;
@@ -305,7 +362,8 @@ void UnitCompiler::load() {
   Instruction& zero = emit(InstructionOp::kZero, -1);
   zero.allocates = all;
   zero.uses = all;
-  refresh_replica();
+  if (on_host_) host_.follow_compute();
+  on_host_ ? refresh_from_host(false) : refresh_replica();
   close_segment(1);
 }
 
@@ -313,6 +371,7 @@ void UnitCompiler::update() {
   micro_batch_ = -1;
   phase_ = "optimizer";
   reduce_loss();
+  if (on_host_) return host_.norm(s_.layout->state_group), refresh_from_host(true);
   Instruction& norm = emit(InstructionOp::kGradNorm, -1);
   norm.uses = {gradient_shard_, sumsq_};
   norm.waits = replica_events_;
@@ -333,12 +392,7 @@ void UnitCompiler::save() {
   phase_ = "save";
   std::vector<int> saved = {master_};
   saved.insert(saved.end(), states_.begin(), states_.end());
-  for (const int b : saved) {
-    Instruction& i = emit(InstructionOp::kCopyToHost, -1);
-    i.uses = {b};
-    i.bytes = s_.buffers[b].bytes;
-    i.dtype = s_.buffers[b].dtype;
-  }
+  copy_to_host(saved);
   close_segment(1);
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "plan/host_writer.h"
 #include "plan/schedule_writer.h"
 
 namespace distsetup {
@@ -12,7 +13,7 @@ namespace distsetup {
 enum class ParameterSource { kMaster, kReplica, kGather, kFrozen };
 enum class Reader { kForward, kBackward, kReference };  // of a unit's parameters
 enum class GradientPath {
-  kDirect,       // into the rank's fp32 gradient
+  kDirect,       // into the rank's fp32 gradient, or the unit's
   kStaged,       // unit buffer in the compute dtype, added to the rank's fp32 gradient
   kReduce,       // unit buffer, reduce-scattered every micro-batch, added to the gradient shard
   kAccumulated,  // fp32 unit accumulators over all micro-batches, reduce-scattered with the last one (zero1)
@@ -50,7 +51,8 @@ class UnitCompiler : protected ScheduleWriter {
   // --- gradients. `last`: of the last micro-batch.
 
   void after_backward(int u, bool last);
-  void finish_reduce(bool last);  // of the reduction that is under way, if one is
+  void finish_reduce(bool last);     // of the reduction that is under way, if one is
+  void finish_gradients(bool last);  // of a micro-batch
 
   // --- outside of micro-batches
 
@@ -78,11 +80,17 @@ class UnitCompiler : protected ScheduleWriter {
   void save();
   void make_run_buffers();
   void emit_gather(int u, int buffer, bool fresh);
+  void start_gather(int u, int buffer);
+  int shard_source(int u) const;  // what a rank's own elements are gathered of
+  int new_unit_gradient(int u);   // a rank's own elements, in fp32
+  // A unit's gradient is there, of the last micro-batch or, where the host adds, of each. adds: on the host.
+  void gradient_is_summed(int u, bool adds);
+  void refresh_from_host(bool steps);
   void use_parameters(Instruction& i, Reader reader);
   int new_accumulator(int u);
   void accumulate_local(int u, int target, bool fresh = false);
   void start_reduce(int u, int full, Dtype dtype, bool last);
-  void reduce_replicas(int u);
+  int reduce_replicas(int u);  // its event; -1: nobody has a copy
   void refresh_replica();
 
   struct PendingReduction {
@@ -92,6 +100,11 @@ class UnitCompiler : protected ScheduleWriter {
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath path_ = GradientPath::kDirect;
   int frozen_ = -1, quantized_ = -1;  // -1: nothing is
+  const bool on_host_;                // the optimizer is
+  const bool keeps_sum_;  // then: a unit's gradient of several micro-batches stays on the device until replicas have added theirs
+  HostWriter host_{*this};
+  std::vector<int> staged_;  // per unit: then the buffer of its gradient; -1: there is none now
+  int device_shard_ = -1;    // then: what units are gathered of
   int master_ = -1, gradient_shard_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1, sumsq_ = -1;
   std::vector<int> states_;                   // the optimizer's
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for

@@ -47,6 +47,9 @@ class LateStreams {
   void finish(Stream stream) {
     work_until([&] { return queue(stream).empty(); });
   }
+  void finish(const std::shared_ptr<bool>& event) {
+    work_until([&] { return *event; });
+  }
   void finish_all() {
     work_until([&] { return std::all_of(queues_.begin(), queues_.end(), [](const auto& q) { return q.empty(); }); });
   }
@@ -156,6 +159,16 @@ class AdversarialDevice : public Device {
   const Kernels& kernels() const override { return kernels_; }
   bool host_memory() const override { return false; }
   std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override { return cpu_->allocate(num_bytes, tag); }
+  std::unique_ptr<DeviceMemory> allocate_host(int64_t num_bytes, Place place) override {
+    return cpu_->allocate_host(num_bytes, place);
+  }
+  void copy(Stream stream, void* to, const void* from, int64_t num_bytes) override {
+    streams_.put_action(stream, [=, this] { cpu_->copy(stream, to, from, num_bytes); });
+  }
+  void wait_on_host(int event) override {
+    if (num_orders_++ == ignored_order_) return;
+    streams_.finish(events_.at(event));
+  }
   void fill(void* data, int byte, int64_t num_bytes) override {
     streams_.put_action(Stream::kCompute, [=, this] { cpu_->fill(data, byte, num_bytes); });
   }

@@ -20,6 +20,14 @@ class StreamDevice : public Device {
   const Kernels& kernels() const override { return cpu_->kernels(); }
   bool host_memory() const override { return false; }
   std::unique_ptr<DeviceMemory> allocate(int64_t num_bytes, int tag) override { return cpu_->allocate(num_bytes, tag); }
+  std::unique_ptr<DeviceMemory> allocate_host(int64_t num_bytes, Place place) override {
+    return cpu_->allocate_host(num_bytes, place);
+  }
+  void copy(Stream stream, void* to, const void* from, int64_t num_bytes) override {
+    calls.push_back(fmt::format("copy {}", name(stream)));
+    cpu_->copy(stream, to, from, num_bytes);
+  }
+  void wait_on_host(int event) override { calls.push_back(fmt::format("wait host e{}", event)); }
   void fill(void* data, int byte, int64_t num_bytes) override { cpu_->fill(data, byte, num_bytes); }
   void copy_to_device(void* device, const void* host, int64_t num_bytes) override { cpu_->copy_to_device(device, host, num_bytes); }
   void copy_to_host(void* host, const void* device, int64_t num_bytes) override { cpu_->copy_to_host(host, device, num_bytes); }

@@ -26,6 +26,7 @@ struct PlanChoice {
   int pp = 1, chunks = 1;  // it gets a layer for each part at least, interleaved parts as many micro-batches as they divide
   bool pairs = false;      // learned from, and not tokens
   std::string optimizer = "adamw";
+  bool optimizer_on_host = false;
 };
 
 inline Geometry tiny_geometry(int64_t layers = 2) {
@@ -73,6 +74,7 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.train.sequence_length = sequence_length;
   if (c.pairs) p.train.method = kDpo;
   p.train.optimizer = c.optimizer;
+  if (c.optimizer_on_host) p.offload.optimizer = OffloadPlace::kHost, p.host = {0, 2e10, 1e10};
   p.train.global_batch = c.micro_batch * p.gradient_accumulation * c.dp_replicate * c.dp_shard;
   return p;
 }
@@ -118,7 +120,8 @@ PlanChoice random_choice(Random& random) {
   c.cp_method = pick(0, 1) ? CpMethod::kUlysses : CpMethod::kAllGather;
   c.pairs = pick(0, 4) == 0;
   if (c.tp == 1) c.optimizer = std::array{"adamw", "adafactor", "muon"}[static_cast<size_t>(std::max(0, pick(-2, 2)))];
-  if (!c.reshard || pick(0, 2) > 0) return c;
+  c.optimizer_on_host = c.optimizer == "adamw" && pick(0, 2) == 0;
+  if (!c.reshard || c.optimizer_on_host || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
   c.chunks = c.tp == 1 ? pick(1, 3) : 1;
   c.dp_shard = std::min(c.dp_shard, 2), c.dp_replicate = std::min(c.dp_replicate, 2);

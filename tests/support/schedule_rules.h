@@ -17,11 +17,12 @@ namespace distsetup {
 
 inline std::string describe(const Plan& p) {
   return fmt::format(
-      "{} dp {}x{} cp {} tp {} pp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {}",
+      "{} dp {}x{} cp {} tp {} pp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {} optimizer "
+      "{}",
       name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.cp, p.mesh.tp, p.mesh.pp, p.strategy.virtual_stages,
       p.gradient_accumulation, p.micro_batch, name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute),
       p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings, p.model.qkv_bias,
-      p.model.qk_norm);
+      p.model.qk_norm, p.offload.optimizer == OffloadPlace::kNone ? "on the device" : "on the host");
 }
 
 // Both levels agree to the byte, instruction by instruction.
@@ -56,7 +57,7 @@ inline std::string broken_rule(const Plan& plan, int stage) {
     // States alone: master, gradient and moments of what is trained in fp32 over the shard ranks; Adafactor has next to none.
     const int64_t least = plan.train.optimizer == kAdafactor ? 8 : plan.train.optimizer == kMuon ? 12 : 16;
     if (phase == Phase::kStep && plan.mesh.pp == 1 &&
-        run_bytes(s) < least * s.layout->trained_numel / group_size(plan.mesh, s.layout->state_group))
+        run_bytes(s) + host_bytes(s) < least * s.layout->trained_numel / group_size(plan.mesh, s.layout->state_group))
       return broken("states are missing");
   }
   return "";

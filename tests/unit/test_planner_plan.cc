@@ -70,6 +70,7 @@ TEST_CASE("plan --model 70B, nothing else: fits on the fewest nodes") {
   // One node less does not fit.
   Problem fewer = problem;
   fewer.node_counts = {plan->hardware.nodes - 1};
+  fewer.may_move_optimizer = false;  // on the host it may
   CHECK(make_plan(fewer)->verdict != Verdict::kFits);
   const Result<Plan> read = plan_from_json(dump_json(to_json(*plan)), "plan.json");
   REQUIRE(read.ok());
@@ -92,8 +93,13 @@ TEST_CASE("smallest that fits: one row per GPU when no hardware is given") {
 TEST_CASE("the recipe of 7B DPO on two 24 GB cards is refused with its arithmetic") {
   for (const char* gpu : {"rtx_3090", "a10g", "rtx_4090"}) {
     INFO(gpu);
-    const Plan plan =
-        plan_for({{"model", "7B"}, {"method", "dpo"}, {"gpus", "2"}, {"gpu", gpu}, {"seq", "4096"}, {"micro-batch", "2"}});
+    const Plan plan = plan_for({{"model", "7B"},
+                                {"method", "dpo"},
+                                {"gpus", "2"},
+                                {"gpu", gpu},
+                                {"seq", "4096"},
+                                {"micro-batch", "2"},
+                                {"offload-optimizer", "none"}});
     CHECK(plan.verdict == Verdict::kDoesNotFit);
     CHECK(has_reason(plan, "16 B × 6,738,415,616 parameters / 2 = 50.2 GiB"));
     CHECK(sum_of_terms(plan) == plan.memory.peak_allocated_bytes);
@@ -156,6 +162,29 @@ TEST_CASE("regression 45: no plan is below its states") {
   }
 }
 
+TEST_CASE("where nothing fits with the optimizer on the GPUs, the host takes it; each place has the bytes that were planned") {
+  const Flags given = {{"model", "13B"}, {"machine", "dgx_h100"}, {"gpus", "1"}, {"nodes", "1"}};
+  const Plan plan = plan_for(given);
+  CHECK(plan.verdict == Verdict::kFits);
+  CHECK(plan.offload.optimizer == OffloadPlace::kHost);
+  CHECK(has_reason(plan, "the optimizer is on the host: with it on the GPUs the smallest plan needs"));
+  CHECK(has_reason(plan, "16 B × 13,015,864,320 parameters / 1 = 194.0 GiB on the host for each GPU"));
+  CHECK(plan.host.host_bytes > 16 * int64_t{13'015'864'320});
+  CHECK(plan.memory.host_bytes_per_node == plan.host.host_bytes);
+  CHECK(sum_of_terms(plan) == plan.memory.peak_allocated_bytes);
+  CHECK(plan.memory.run_bytes < 3 * int64_t{13'015'864'320});  // a copy in bf16, and small things
+  CHECK(std::any_of(plan.time.by_instruction.begin(), plan.time.by_instruction.end(),
+                    [](const InstructionTime& t) { return t.op == "CopyToHost" && t.seconds > 0; }));
+  const Result<Plan> read = plan_from_json(dump_json(to_json(plan)), "plan.json");
+  REQUIRE(read.ok());
+  CHECK(*read == plan);
+  Flags pinned = given;
+  pinned.emplace_back("offload-optimizer", "none");
+  CHECK(plan_for(pinned).verdict == Verdict::kDoesNotFit);
+  // A node of 8 such GPUs has 2 TiB: 405 billion parameters are too many for it, whoever has them.
+  CHECK(plan_for({{"model", "405B"}, {"machine", "dgx_h100"}, {"nodes", "1"}}).verdict == Verdict::kDoesNotFit);
+}
+
 TEST_CASE("when nothing fits, every fix is flags that make it fit") {
   const std::vector<Flags> hopeless = {
       {{"model", "8B"},
@@ -169,7 +198,8 @@ TEST_CASE("when nothing fits, every fix is flags that make it fit") {
       {{"model", "8B"}, {"gpu", "h100"}, {"gpus", "8"}, {"sharding", "ddp"}, {"tp", "1"}},
       {{"model", "1B"}, {"gpu", "rtx_4090"}, {"gpus", "1"}, {"seq", "65536"}, {"global-batch", "8"}},
   };
-  for (const Flags& given : hopeless) {
+  for (Flags given : hopeless) {
+    given.emplace_back("offload-optimizer", "none");
     const Problem problem = problem_of(given);
     const Result<Plan> plan = make_plan(problem);
     REQUIRE(plan.ok());

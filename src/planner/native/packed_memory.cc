@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/compile_pipeline.h"
+#include "plan/expand.h"
+#include "plan/host_writer.h"
 #include "plan/optimizer.h"
 #include "plan/update_layout.h"
 #include "plan/workspace.h"
@@ -38,7 +41,7 @@ int64_t largest_workspace(const Schedule& s, Accelerator accelerator) {
 std::vector<ByClass> span_bytes_by_class(const Schedule& s) {
   std::vector<ByClass> bytes(s.steps.size() + 1, ByClass{});
   for (const Buffer& b : s.buffers) {
-    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step < 0) continue;
+    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step < 0 || !is_on_device(b)) continue;
     bytes[static_cast<size_t>(b.first_step)][index(b.buffer_class)] += aligned(b.bytes);
     bytes[static_cast<size_t>(b.last_step) + 1][index(b.buffer_class)] -= aligned(b.bytes);
   }
@@ -53,6 +56,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"G", "gradients"},
     {"A", "gradient accumulators"},
     {"R", "received gradients"},
+    {"D", "gradients on their way to the host"},
     {"O", "matrices to be orthogonalised"},
     {"kept", "activations kept for backward"},
     {"x", "block inputs"},
@@ -98,7 +102,8 @@ std::vector<PeakBuffer> largest_buffers(const Schedule& s, int step) {
   const std::vector<int> holders = holders_at(s, step);
   for (int n = 0; n < static_cast<int>(s.buffers.size()); ++n) {
     const Buffer& b = s.buffers[n];
-    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step > step || b.last_step < step) continue;
+    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || b.first_step > step || b.last_step < step || !is_on_device(b))
+      continue;
     const std::string& shown = s.buffers[holders[n]].name;
     const size_t slash = shown.find('/');
     const std::string kind = slash != std::string::npos ? shown.substr(slash + 1)
@@ -184,6 +189,17 @@ void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Ac
 
 }  // namespace
 
+int64_t host_bytes_of_rank(const Plan& plan) {
+  const Plan few = with_few_micro_batches(plan);
+  int64_t run = 0, arena = 0;
+  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate}) {
+    const Schedule list = compile_expanded(few, phase);
+    arena = std::max(arena, list.host_arena_bytes);
+    run = host_bytes(list) - list.host_arena_bytes;
+  }
+  return run + arena;
+}
+
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate) {
   const Accelerator accelerator = plan.hardware.accelerator;
   const Peak peak = find_peak(step, accelerator);
@@ -205,6 +221,10 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   // Saving copies the shards of all ranks of a node to the host, beside training twice; on CPU they are there already.
   const int64_t copied = stored_bytes(plan.train, state_sizes(*step.layout)) * plan.hardware.gpus_per_node;
   m.host_bytes_per_node = cpu ? 0 : (plan.checkpoint.async ? 2 : 1) * copied;
+  if (has_host_optimizer(plan)) {  // saving reads it where it is
+    const int64_t beside = plan.checkpoint.async && !cpu ? copied : 0;
+    m.host_bytes_per_node = host_bytes_of_rank(plan) * plan.hardware.gpus_per_node + beside;
+  }
   return m;
 }
 

@@ -59,6 +59,17 @@ RatesPlan native_rates(const Gpu& gpu, Dtype compute, bool deterministic, const 
   return rates;
 }
 
+HostPlan host_rates(const Gpu& gpu, double host_memory_bytes_per_s, int gpus_per_node, const Calibration& calibration) {
+  Setup s;
+  s.gpu = gpu;
+  s.host_memory_bytes_per_s = host_memory_bytes_per_s;
+  s.gpus_per_node = gpus_per_node;
+  s.optimizer_implementation = OptimizerImplementation::kFused;  // libtorch's, on the host
+  s.software.released = 202601;
+  const TimeConstants constants = time_constants(s, calibration);
+  return {0, constants.pcie_bytes_per_s, constants.cpu_adam_bytes_per_s / gpus_per_node};
+}
+
 TimeConstants time_constants(const RatesPlan& rates) {
   TimeConstants c;
   for_each_rate(rates, c, [](const auto& rate, auto& constant) { constant = static_cast<std::decay_t<decltype(constant)>>(rate); });

@@ -9,6 +9,7 @@
 #include "plan/compile_pipeline.h"
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
+#include "plan/host_writer.h"
 #include "plan/optimizer.h"
 #include "planner/native/packed_memory.h"
 #include "planner/native/pipeline_time.h"
@@ -113,10 +114,11 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
   const SimulationCache::ComputeCost& c = it->second;
   const auto parameters = static_cast<double>(parameter_numbers(plan).trained);
   const double shard = parameters / static_cast<double>(state_shards(plan) * plan.mesh.tp * plan.mesh.pp);
+  const double update_bytes = update_bytes_per_parameter(plan.train) + kNormBytesPerParameter;
   // Of a pipeline the mean of its stages, without what they keep.
   const int64_t kept_bytes = plan.mesh.pp == 1 ? c.kept_bytes : 0;
   const double compute = static_cast<double>(plan.gradient_accumulation) * c.seconds / plan.mesh.pp +
-                         stream_s(plan.hardware, shard * (update_bytes_per_parameter(plan.train) + kNormBytesPerParameter));
+                         (has_host_optimizer(plan) ? 0 : stream_s(plan.hardware, shard * update_bytes));
   // Sums in another order than the simulation's: what rounding may add is taken off.
   return {states_bound_bytes(plan) + kept_bytes, compute * straggling(plan) * (1 - 1e-9)};
 }
@@ -177,9 +179,10 @@ int64_t states_bound_bytes(const Plan& plan) {
   const int64_t element = size_bytes(plan.precision.compute);
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   const bool gathers = plan.strategy.sharding == Sharding::kZero3;
-  const bool uses_master = shards == 1 && element == 4;
+  const bool is_on_host = has_host_optimizer(plan), uses_master = shards == 1 && element == 4 && !is_on_host;
   int64_t bytes =
-      split(8 * parameters + optimizer_bytes(plan.train, parameters)) + (gathers || uses_master ? 0 : element * parameters);
+      is_on_host ? split(gathers ? element * parameters : 0) : split(8 * parameters + optimizer_bytes(plan.train, parameters));
+  if (!gathers && !uses_master) bytes += element * parameters;
   const int64_t held = element * (frozen + all.reference / parts) + records;
   bytes += gathers ? held / shards : held;
   return bytes;
@@ -201,6 +204,8 @@ void settle(Plan& plan, const Spread& spread) {
   m.device_low_bytes = static_cast<int64_t>(of.low);
   m.device_high_bytes = static_cast<int64_t>(of.high);
   m.fit_probability = chance_to_fit(need, static_cast<double>(m.capacity_bytes), spread);
+  const auto usable = static_cast<int64_t>(kUsableHostShare * static_cast<double>(plan.hardware.host_memory_bytes));
+  if (offloads_natively(plan) && plan.hardware.host_memory_bytes > 0 && m.host_bytes_per_node > usable) m.fit_probability = 0;
   plan.verdict = verdict_of(m.fit_probability);
 }
 
@@ -211,6 +216,7 @@ void finish(Plan& plan) {
   std::vector<MemoryPlan::RankClass> classes;
   for (int stage = 0; stage < plan.mesh.pp; ++stage) {
     MemoryPlan m = packed_memory(plan, compile_expanded(few, Phase::kStep, stage), compile_expanded(few, Phase::kEvaluate, stage));
+    if (offloads_natively(plan)) plan.host.host_bytes = host_bytes_of_rank(plan);
     classes.push_back({plan.mesh.pp == 1 ? "all ranks" : fmt::format("stage {}", stage), m.device_bytes});
     if (stage == 0 || m.device_bytes > plan.memory.device_bytes) plan.memory = std::move(m);
   }

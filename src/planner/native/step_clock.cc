@@ -30,7 +30,8 @@ StepClock::Span StepClock::advance(const StepList::TimedItem& i, double repeat) 
   constexpr auto kCompute = static_cast<size_t>(Stream::kCompute);
   const bool is_message = is_transfer(i.op);
   const size_t stream = serial_ && !is_message ? kCompute : i.stream;  // on CPU one thread computes and takes part in collectives
-  const double ready = std::max(clock_[stream], clock_[kCompute]);
+  const bool is_host = stream == static_cast<size_t>(Stream::kHost);   // waits for nothing but its events
+  const double ready = is_host ? clock_[stream] : std::max(clock_[stream], clock_[kCompute]);
   double start = ready;
   for (int n = 0; n < i.num_waits; ++n)
     start = std::max(start, event_[static_cast<size_t>(list_.waits[static_cast<size_t>(i.first_wait + n)])]);
@@ -51,6 +52,8 @@ StepClock::Span StepClock::advance(const StepList::TimedItem& i, double repeat) 
     busy_since_[stream] = start;
   }
   clock_[stream] = start + d;
+  if (is_host)  // it issues what comes later
+    for (double& clock : clock_) clock = std::max(clock, start + d);
   if (i.signals >= 0) event_[static_cast<size_t>(i.signals)] = clock_[stream];
   return {start, start + d};
 }

@@ -19,6 +19,7 @@
 namespace distsetup {
 namespace {
 
+constexpr double kCopyBase_s = 1e-5;        // of a copy between a GPU and its host
 constexpr double kCollectiveBase = 8.4e-6;  // of a transfer between CPU ranks
 
 bool on_gpu(const Plan& plan) { return plan.hardware.accelerator == Accelerator::kCuda; }
@@ -64,6 +65,21 @@ double update_bytes(const Schedule& s, const Instruction& i) {
   }
 }
 
+// What the host does itself with so many elements.
+double on_host_s(const Plan& plan, const Schedule& s, const Instruction& i, double elements, double element) {
+  double bytes = 0;
+  switch (i.op) {
+    case InstructionOp::kAccumulate:
+      bytes = elements * static_cast<double>(8 + size_bytes(s.buffers[static_cast<size_t>(i.uses[0])].dtype));
+      break;
+    case InstructionOp::kGradNorm: bytes = elements * 4; break;
+    case InstructionOp::kOptimizerStep: bytes = elements * update_bytes_per_parameter(plan.train); break;
+    case InstructionOp::kCast: bytes = elements * (4 + element); break;
+    default: break;
+  }
+  return on_gpu(plan) ? bytes / plan.host.update_bytes_per_s : stream_s(plan.hardware, bytes);
+}
+
 // Of an instruction that runs no program.
 double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
   const HardwarePlan& h = plan.hardware;
@@ -71,7 +87,13 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
     return static_cast<double>(u >= 0 ? s.layout->units[static_cast<size_t>(u)].shard_numel : s.layout->shard_numel);
   };
   const double element = static_cast<double>(size_bytes(i.dtype == Dtype::kCompute ? s.compute : i.dtype));
+  if (i.stream == Stream::kHost) return on_host_s(plan, s, i, shard(i.unit), element);
   switch (i.op) {
+    case InstructionOp::kCopyToHost:
+    case InstructionOp::kCopyToDevice: {
+      const auto bytes = static_cast<double>(i.bytes);
+      return on_gpu(plan) ? kCopyBase_s + bytes / plan.host.copy_bytes_per_s : stream_s(h, 2 * bytes);
+    }
     case InstructionOp::kAllGather:
     case InstructionOp::kReduceScatter:
     case InstructionOp::kAllReduce: return collective_s(plan, i.op, i.group, i.bytes);
@@ -117,7 +139,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   const bool is_whole = s.layout->tuning.trains_all();
   list.flops_per_token = is_whole ? token_flops(plan.model, plan.train.sequence_length).train : listed_flops(s) / tokens_of_rank(plan);
   for (const Buffer& b : s.buffers) {
-    if (b.lifetime != BufferLifetime::kRun) continue;
+    if (b.lifetime != BufferLifetime::kRun || !is_on_device(b)) continue;
     const bool per_sequence = b.name.ends_with("_logps");
     const int64_t tokens = s.symbols.at("T"), per_token = is_fed(b.name) ? b.bytes / tokens : 0;
     list.run_bytes += per_sequence ? 0 : b.bytes - per_token * tokens;

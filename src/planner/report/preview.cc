@@ -145,7 +145,8 @@ class Preview {
     if (!is_native(plan_) && plan_.strategy.trainer != name(plan_.strategy.sharding)) how = plan_.strategy.trainer + ": " + how;
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
-    paragraph("", 0, fmt::format("{} · recompute {} · {}", how, recompute, precision_words()));
+    const std::string_view moved = offloads_natively(plan_) ? " · optimizer on the host" : "";
+    paragraph("", 0, fmt::format("{} · recompute {}{} · {}", how, recompute, moved, precision_words()));
     const int64_t tokens = tokens_per_step(plan_);
     paragraph(
         "", 0,

@@ -1,7 +1,9 @@
 // The steps, in the order in which their assumptions are printed. Every rule about what a user may write together is here and in the
 // resolve_*.cc beside it; what is then chosen among the legal combinations is the search's.
 #include "planner/resolve/resolve.h"
+#include "planner/native/plan_rates.h"
 #include "planner/resolve/adapters.h"
+#include "planner/time/embedded_calibration.h"
 
 #include <fmt/format.h>
 
@@ -163,6 +165,9 @@ void take_hardware(Resolving& r) {
   r.problem.gpus_per_node_given = h.gpus_per_node_given;
   r.problem.setup.host_memory_bytes_per_s = h.host_memory_bytes_per_s;
   r.per_node = r.plan().hardware.gpus_per_node;
+  const auto gpu = r.problem.gpus.find(r.plan().hardware.gpu);
+  if (r.native() && gpu != r.problem.gpus.end() && r.plan().hardware.accelerator == Accelerator::kCuda)
+    r.plan().host = host_rates(gpu->second, h.host_memory_bytes_per_s, r.per_node, embedded_calibration());
   if (!r.native() || has_error(r.said)) return;
   append(r.said,
          pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator, r.plan().precision.compute), model_at(r)));
@@ -264,7 +269,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   resolve_batch(r);
   resolve_parallel(r);
   if (r.native() && !has_error(r.said)) check_reference_setting(r);
-  if (r.native()) refuse_offload(r);
+  if (r.native()) resolve_native_offload(r);
   take_weights(r);
   take_data(r);
   resolve_packing(r);

@@ -8,7 +8,9 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "plan/compile_pipeline.h"
+#include "plan/host_writer.h"
 #include "plan/native_program.h"
+#include "plan/optimizer.h"
 
 namespace distsetup {
 namespace {
@@ -187,14 +189,24 @@ void resolve_parallel(Resolving& r) {
   check_mesh(r);
 }
 
-void refuse_offload(Resolving& r) {
-  for (const std::string_view what : {"optimizer", "parameters", "activations"}) {
+void resolve_native_offload(Resolving& r) {
+  for (const auto& [what, place] : {std::pair{"optimizer", &OffloadPlan::optimizer}, std::pair{"parameters", &OffloadPlan::parameters},
+                                    std::pair{"activations", &OffloadPlan::activations}}) {
     const std::string path = fmt::format("parallel.offload.{}", what);
-    if (const auto place = r.spec.text(path); place.has_value() && *place != "none")
-      r.fail(code::kUnsupportedFeature, path,
-             fmt::format("offload of {} to {}: the bundled trainer does not offload yet", what, *place),
-             fmt::format("--offload-{} none", what));
+    const auto text = r.spec.text(path);
+    if (!text.has_value() || *text == "none") continue;
+    Plan asked;  // for this alone
+    asked.mesh.pp = r.problem.pp;
+    asked.train.optimizer = r.plan().train.optimizer;
+    r.plan().offload.*place = asked.offload.*place = *text == "nvme" ? OffloadPlace::kNvme : OffloadPlace::kHost;
+    const OffloadProblem problem = offload_problem(asked);
+    if (!problem.message.empty()) r.fail(code::kUnsupportedFeature, path, problem.message, problem.help);
   }
+  r.problem.setup.offload = r.plan().offload;
+  const HardwarePlan& hardware = r.plan().hardware;
+  const bool is_open = r.spec.find("parallel.offload.optimizer") == nullptr || r.spec.find("parallel.offload.optimizer")->is_auto();
+  r.problem.may_move_optimizer = is_open && hardware.accelerator == Accelerator::kCuda && hardware.host_memory_bytes > 0 &&
+                                 r.problem.pp <= 1 && keeps_elements(r.plan().train.optimizer);
 }
 
 void resolve_axes(Resolving& r) {

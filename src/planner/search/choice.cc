@@ -13,10 +13,13 @@ Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) 
   } else {
     plan.model = problem.base.model;
     plan.hardware = problem.base.hardware;
+    plan.offload = problem.base.offload;
+    plan.host = problem.base.host;
     plan.precision = problem.base.precision;
     plan.train = problem.base.train;
     plan.checkpoint = problem.base.checkpoint;
   }
+  if (plan.offload == OffloadPlan{}) plan.host = {};
   plan.hardware.nodes = nodes;
   apply(problem, c, plan);
   return plan;

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "model/count.h"
+#include "plan/host_writer.h"
 #include "plan/optimizer.h"
 #include "plan/update_layout.h"
 #include "planner/native/simulate.h"
@@ -107,7 +110,7 @@ class NativePredictor final : public Predictor {
     c.fit_probability = plan.memory.fit_probability;
     c.verdict = plan.verdict;
     c.finished = true;
-    packed_[key(c.choice)] = std::move(plan.memory);
+    packed_[key(c.choice)] = {std::move(plan.memory), plan.host};
   }
 
   bool fits_amply(const Candidate& c) const override {
@@ -133,7 +136,7 @@ class NativePredictor final : public Predictor {
   Plan plan(const Candidate& c) override {
     Plan plan = plan_of(p_, plan_.hardware.nodes, c.choice, Weight::kFull);
     apply(p_, c.choice, plan_);
-    plan.memory = packed_.at(key(c.choice));
+    std::tie(plan.memory, plan.host) = packed_.at(key(c.choice));
     plan.time = distsetup::simulate(plan_, cache_).time;
     add_interval(p_, plan);
     plan.verdict = c.verdict;
@@ -198,9 +201,10 @@ class NativePredictor final : public Predictor {
     if (!keeps_elements(plan.train.optimizer)) return explain_matrix_states(plan, parameters, states);
     const int64_t bytes = 8 * parameters + optimizer_bytes(plan.train, parameters);
     const std::string kept = optimizer_words(plan.train);
-    plan.reasons.push_back(fmt::format("states: {:.4g} B × {} parameters / {} = {} per {} (fp32 master 4, gradient 4{}{})",
+    plan.reasons.push_back(fmt::format("states: {:.4g} B × {} parameters / {} = {} {} {} (fp32 master 4, gradient 4{}{})",
                                        static_cast<double>(optimizer_bytes(plan.train, kScaleBlock)) / kScaleBlock + 8,
-                                       format_count(parameters), states, format_bytes(bytes / states), rank_word(plan.hardware),
+                                       format_count(parameters), states, format_bytes(bytes / states),
+                                       has_host_optimizer(plan) ? "on the host for each" : "per", rank_word(plan.hardware),
                                        kept.empty() ? "" : ", ", kept));
   }
 
@@ -234,8 +238,8 @@ class NativePredictor final : public Predictor {
 
   const Problem& p_;
   SimulationCache cache_;
-  Plan plan_;                               // light; a choice is applied to it when it is looked at
-  std::map<MemoryKey, MemoryPlan> packed_;  // of what is finished
+  Plan plan_;                                                    // light; a choice is applied to it when it is looked at
+  std::map<MemoryKey, std::pair<MemoryPlan, HostPlan>> packed_;  // of what is finished
 };
 
 }  // namespace

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# The optimizer on the host, from the command line: losses, norms and checkpoints are those of the run without it, bit for bit; each goes
+# on from the other's checkpoint, and after a kill; each place takes the bytes that the plan says.
+# shellcheck source=tests/support/job.sh
+. "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
+need_trainer
+
+for case in "zero3 --precision bf16" "zero2 --sharding zero2 --micro-batch 1" "ddp --sharding ddp --micro-batch 2 --recompute full"; do
+  read -r name flags <<< "$case"
+  # shellcheck disable=SC2086
+  make_job "stays_$name" 2 $flags
+  # shellcheck disable=SC2086
+  make_job "moved_$name" 2 $flags --offload-optimizer host
+  run "$name" 0 launch "stays_$name" --threads 1
+  run "$name on the host" 0 launch "moved_$name" --threads 1
+  has "$name: completed" "$said" "completed at step 40 of 40"
+  has "$name: what it is" "$said" "  offload     optimizer on the host, "
+  grep -qE '^\[rank 0\]   on the host +[0-9,]+ B +[0-9,]+ B  equal$' <<< "$said" || fail "$name: bytes on the host" "$said"
+  grep -qE '^\[rank 0\] all [0-9]+ kinds of buffers take the predicted bytes exactly' <<< "$said" || fail "$name: bytes" "$said"
+  is "$name: losses and norms" "$(losses "$work/moved_$name/metrics.jsonl")" "$(losses "$work/stays_$name/metrics.jsonl")"
+  is "$name: checkpoints" "$(tensors "$work/moved_$name/checkpoints/checkpoint_40")" "$(tensors "$work/stays_$name/checkpoints/checkpoint_40")"
+done
+has "preview" "$(cat "$work/moved_zero3/preview.txt")" "host memory per node"
+python3 - "$work" <<'PY'
+import json, sys
+stays, moved = (json.load(open(f"{sys.argv[1]}/{name}_zero3/plan.json")) for name in ("stays", "moved"))
+assert "host" not in stays and moved["host"]["host_bytes"] * 2 == moved["memory"]["host_bytes_per_node"], moved["host"]
+shard = stays["memory"]["run_bytes"] - moved["memory"]["run_bytes"]  # master, gradient and moments less the copy in bf16
+assert shard > 0 and stays["memory"]["device_bytes"] > moved["memory"]["device_bytes"], (shard, moved["memory"]["device_bytes"])
+PY
+
+# --- each goes on from the other's checkpoint
+expected=$(tensors "$work/stays_zero3/checkpoints/checkpoint_40")
+for from in stays moved; do
+  to=$([[ $from == stays ]] && echo moved || echo stays)
+  rm -rf "$work/mixed" && mkdir "$work/mixed"
+  cp "$work/${to}_zero3/plan.json" "$work/mixed/"
+  mkdir "$work/mixed/checkpoints" && cp -r "$work/${from}_zero3/checkpoints/checkpoint_28" "$work/mixed/checkpoints/"
+  run "from $from to $to" 0 launch mixed --threads 1
+  has "from $from to $to" "$said" "checkpoint_28, 28 of 40 steps are done"
+  is "from $from to $to" "$(tensors "$work/mixed/checkpoints/checkpoint_40")" "$expected"
+done
+
+# --- killed while it trains, and gone on
+make_job killed 2 --precision bf16 --offload-optimizer host
+touch "$work/log"
+for kill in 1 2; do
+  "$distsetup" launch --plan "$work/killed/plan.json" --grace 3 --threads 1 > "$work/log" 2>&1 &
+  launcher=$!
+  until grep -q "step  *$((kill * 10)) " "$work/log"; do sleep 0.05; kill -0 "$launcher" 2> /dev/null || break; done
+  mapfile -t ranks < <(pgrep -P "$launcher" || true)
+  [[ ${#ranks[@]} == 0 ]] || kill -9 "${ranks[$((kill - 1))]}" 2> /dev/null || true
+  wait "$launcher" || true
+done
+run "after kills" 0 launch killed --threads 1
+is "losses after kills" "$(losses "$work/killed/metrics.jsonl")" "$(losses "$work/stays_zero3/metrics.jsonl")"
+is "parameters after kills" "$(tensors "$work/killed/checkpoints/checkpoint_40")" "$expected"
+
+# --- what the trainer does not move is refused by name
+refused() { # PATTERN FLAGS...
+  run "refused: ${*:2}" 3 "$distsetup" plan "$work/run.yaml" --trainer native "${@:2}"
+  has "refused: ${*:2}" "$said" "$1"
+}
+refused "offloads the optimizer alone, the plan says parameters host" --offload-parameters host
+refused "offloads the optimizer alone, the plan says parameters none and activations host" --offload-activations host
+refused "offloads the optimizer to the host, not to a disk" --offload-optimizer nvme
+refused "muon sees whole matrices" --offload-optimizer host --optimizer muon
+refused "no pipelines whose optimizer is the host's, the mesh has pp 2" --offload-optimizer host --pp 2 --gradient-accumulation 4

@@ -1,0 +1,268 @@
+// The optimizer on the host (src/plan/host_writer.h): every bit is that of the run whose optimizer is the device's, on any mesh; each
+// place has the bytes that its list says; an order or a copy that is missing shows.
+#include <algorithm>
+#include <cmath>
+
+#include "plan/check_job.h"
+#include "plan/compile_schedule.h"
+#include "plan/expand.h"
+#include "plan/invariants.h"
+#include "plan/schedule_text.h"
+#include "runtime/adversarial.h"
+#include "runtime/device/meter.h"
+#include "runtime/engine/threads.h"
+#include "runtime/tiny.h"
+#include "support/seed.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using namespace tiny;
+
+struct Way {
+  const char* name;
+  Sharding sharding;
+  int replicate = 1, shard = 1, tp = 1, cp = 1;
+  bool reshard = true;
+};
+TinyOptions options_of(const Way& way, int64_t accumulation, Dtype precision) {
+  TinyOptions o;
+  o.sharding = way.sharding;
+  o.replicate = way.replicate, o.shard = way.shard, o.tp = way.tp, o.cp = way.cp;
+  o.reshard = way.reshard;
+  if (way.tp > 1) o.geometry.num_heads = o.geometry.num_kv_heads = 2, o.geometry.hidden = 20, o.geometry.feed_forward = 38;
+  if (way.tp == 1) o.geometry.tied_embeddings = o.geometry.qk_norm = true;
+  o.accumulation = accumulation;
+  o.precision = precision;
+  o.global_batch = 16;
+  return o;
+}
+Plan on_host(Plan plan) {
+  plan.offload.optimizer = OffloadPlace::kHost;
+  return plan;
+}
+const std::vector<Way> kWays = {{"one rank", Sharding::kDdp},
+                                {"zero3 alone", Sharding::kZero3},
+                                {"ddp", Sharding::kDdp, 2},
+                                {"zero1", Sharding::kZero1, 1, 2},
+                                {"zero2", Sharding::kZero2, 1, 4},
+                                {"zero3", Sharding::kZero3, 1, 2},
+                                {"zero3 of 4, kept", Sharding::kZero3, 1, 4, 1, 1, false},
+                                {"hybrid", Sharding::kZero3, 2, 2},
+                                {"hybrid zero1", Sharding::kZero1, 2, 2},
+                                {"tp", Sharding::kZero3, 1, 2, 2},
+                                {"cp", Sharding::kZero2, 1, 1, 1, 2}};
+
+// With what the optimizer keeps, of all ranks.
+struct Trained {
+  RunResult result;
+  std::vector<std::vector<float>> states;
+  bool operator==(const Trained&) const = default;
+};
+Trained trained(const Plan& plan, int64_t steps, EngineOptions options = {}) {
+  Trained out;
+  out.states.resize(size_t(plan.mesh.world()));
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    Engine engine(plan, *device, communicator, options);
+    engine.initialize_parameters();
+    engine.load();
+    for (int64_t s = 0; s < steps; ++s) {
+      const Batch batch = rank_batch(plan, global_batch(plan, s), data_index(plan.mesh, communicator.rank()));
+      const StepStats stats =
+          engine.step({batch.ids, batch.targets, batch.valid, learning_rate(plan.train, s), batch.reference, batch.positions});
+      if (communicator.rank() != 0) continue;
+      out.result.losses.push_back(stats.loss);
+      out.result.norms.push_back(stats.gradient_norm);
+    }
+    const Batch batch = rank_batch(plan, global_batch(plan, 1000), data_index(plan.mesh, communicator.rank()));
+    const double held_out = engine.evaluate({batch.ids, batch.targets, batch.valid, batch.reference, batch.positions});
+    if (communicator.rank() == 0) out.result.held_out = held_out;
+    std::vector<float>& mine = out.states[size_t(communicator.rank())];
+    for (const StateValues& state : engine.optimizer_states()) mine.insert(mine.end(), state.values.begin(), state.values.end());
+    if (!engine.writes_checkpoint()) return;
+    collect(plan.model, engine, engine.master(), out.result.parameters);
+    collect(plan.model, engine, engine.gradient(), out.result.gradients);
+  });
+  return out;
+}
+
+TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offload]") {
+  const Way way = GENERATE(from_range(kWays));
+  const int64_t accumulation = GENERATE(1, 2, 4);
+  const Dtype precision = accumulation == 2 ? Dtype::kF32 : accumulation == 4 ? Dtype::kBf16 : way.tp > 1 ? Dtype::kF16 : Dtype::kF32;
+  TinyOptions o = options_of(way, accumulation, precision);
+  INFO(way.name << ", accumulation " << accumulation << ", " << name(precision));
+  const Plan plan = tiny_plan(o);
+  REQUIRE(check_job(on_host(plan)) == std::vector<std::string>{});
+  const Trained expected = trained(plan, 4);
+  CHECK(trained(on_host(plan), 4) == expected);
+  o.recompute = Recompute::kFull;
+  CHECK(trained(on_host(tiny_plan(o)), 4, {.poison = true}).result.losses == train(tiny_plan(o), 4).losses);
+}
+
+TEST_CASE("offload: every optimizer of elements has the same bits on the host", "[offload]") {
+  Plan plan = tiny_plan(options_of({"zero3", Sharding::kZero3, 1, 2}, 2, Dtype::kBf16));
+  plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit");
+  plan.train.momentum = plan.train.optimizer == "sgd" ? 0.9 : 0;
+  INFO(plan.train.optimizer);
+  CHECK(trained(on_host(plan), 4) == trained(plan, 4));
+}
+
+TEST_CASE("offload: adapters, and a reference that runs in the step", "[offload]") {
+  const bool has_pairs = GENERATE(false, true);
+  TinyOptions o = options_of({"zero3", Sharding::kZero3, 1, 2}, 2, Dtype::kBf16);
+  o.rank = 3, o.targets = {"q_proj", "down_proj"};
+  if (has_pairs) o.preference = PreferencePlan{}, o.preference->reference = "shared";
+  CHECK(trained(on_host(tiny_plan(o)), 3) == trained(tiny_plan(o), 3));
+}
+
+TEST_CASE("offload: device and host have the bytes that the list says", "[offload]") {
+  install_meter();
+  set_compute_threads(1);
+  const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"zero3 alone", Sharding::kZero3});
+  const Plan plan = tiny_plan(options_of(way, GENERATE(1, 2), Dtype::kBf16)), moved = on_host(plan);
+  const auto device = make_cpu_device();
+  const auto self = make_self_communicator(plan.mesh);
+  const MeterReading before = read_meter();
+  Engine engine(moved, *device, *self, {.metered_steps = 1});
+  engine.initialize_parameters();
+  engine.load();
+  const Batch batch = global_batch(moved, 0);
+  engine.step({batch.ids, batch.targets, batch.valid, 1e-3});
+  const Schedule& list = engine.schedule(Phase::kStep);
+  const MemoryReport report = engine.memory();
+  int64_t host_arena = 0, states = 0;
+  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate})
+    host_arena = std::max(host_arena, compile_expanded(moved, phase).host_arena_bytes);
+  const int64_t expected = host_bytes(list) - list.host_arena_bytes + host_arena;
+  CHECK(report.host_bytes == expected);
+  CHECK(report.metered_bytes[Device::kHostTag] - before.live_by_tag[Device::kHostTag] == expected);
+  for (int c = 0; c < kNumBufferClasses; ++c) {
+    INFO(name(BufferClass(c)));
+    CHECK(report.metered_bytes[size_t(c)] - before.live_by_tag[size_t(c)] == run_bytes(list, BufferClass(c)));
+    CHECK(report.run_bytes[size_t(c)] == run_bytes(list, BufferClass(c)));
+  }
+  CHECK(report.metered_bytes[Device::kArenaTag] - before.live_by_tag[Device::kArenaTag] == list.arena_bytes);
+  CHECK(report.metered_bytes[Device::kUndeclaredTag] == before.live_by_tag[Device::kUndeclaredTag]);
+  // Master, gradient and two moments have left the device.
+  states = 16 * list.layout->shard_numel;
+  CHECK(run_bytes(compile_expanded(plan, Phase::kStep)) - run_bytes(list) >=
+        states - 8 - (way.sharding == Sharding::kZero3 ? 2 * list.layout->shard_numel : 0));
+  CHECK(expected > states);
+}
+
+struct LateRun {
+  RunResult result;
+  std::string error;
+  int64_t num_orders = 0;
+};
+LateRun train_late(const Plan& plan, int64_t steps, uint64_t seed, int64_t ignored = -1) {
+  LateRun out;
+  MeetingPlace place;
+  try {
+    run_ranks(plan.mesh, [&](Communicator& control) {
+      const bool first = control.rank() == 0;
+      AdversarialDevice device(seed + uint64_t(control.rank()) * 1000, first ? ignored : -1);
+      AdversarialCommunicator communicator(plan.mesh, place, device.streams(), control);
+      train_rank(plan, steps, {.poison = true}, communicator, device, out.result);
+      device.synchronize();
+      if (first) out.num_orders = device.num_orders();
+    });
+  } catch (const std::exception& error) {
+    out.error = error.what();
+  }
+  return out;
+}
+
+TEST_CASE("offload: streams in any order that events allow copy and train as the CPU does", "[offload]") {
+  const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero1", Sharding::kZero1, 1, 2},
+                           Way{"zero3", Sharding::kZero3, 1, 2});
+  const Plan plan = on_host(tiny_plan(options_of(way, 2, GENERATE(Dtype::kF32, Dtype::kBf16))));
+  const RunResult expected = train(plan, 3);
+  const uint64_t seed = test_seed();
+  INFO(way.name << ", DISTSETUP_SEED=" << seed);
+  for (uint64_t n = 0; n < uint64_t(num_rounds(2)); ++n) {
+    const LateRun late = train_late(plan, 3, seed + n);
+    REQUIRE(late.error == "");
+    CHECK(late.result == expected);
+  }
+}
+
+// What is wrong with a list, as far as the checks see it.
+std::vector<std::string> broken(const Plan& plan, Schedule list) {
+  std::vector<const Schedule*> by_rank(size_t(plan.mesh.world()), &list);
+  return check_job(plan, by_rank);
+}
+
+TEST_CASE("offload: a list that lacks a copy, a wait or a step, or frees too early, is refused", "[offload]") {
+  const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero2", Sharding::kZero2, 1, 2},
+                           Way{"zero3", Sharding::kZero3, 1, 2});
+  const int64_t accumulation = GENERATE(1, 2);
+  const Plan plan = on_host(tiny_plan(options_of(way, accumulation, Dtype::kBf16)));
+  const Schedule good = compile_expanded(plan, Phase::kStep);
+  REQUIRE(broken(plan, good).empty());
+  int64_t num_mutants = 0;
+  for (int i = 0; i < int(good.instructions.size()); ++i) {
+    const Instruction& was = good.instructions[size_t(i)];
+    const bool is_of_host = was.stream == Stream::kHost || was.stream == Stream::kToHost || was.stream == Stream::kToDevice ||
+                            was.op == InstructionOp::kFree;
+    INFO(way.name << ", accumulation " << accumulation << ": " << format_instruction(good, i));
+    for (size_t w = 0; w < was.waits.size(); ++w) {  // a wait is left out
+      if (!is_of_host && was.op != InstructionOp::kAllGather) continue;
+      Schedule bad = good;
+      std::vector<int>& waits = bad.instructions[size_t(i)].waits;
+      waits.erase(waits.begin() + long(w));
+      ++num_mutants;
+      CHECK_FALSE(broken(plan, bad).empty());
+    }
+    if (!is_of_host) continue;
+    Schedule bad = compile_schedule(plan, Phase::kStep);  // the whole instruction is left out
+    bad.instructions.erase(bad.instructions.begin() + i);
+    for (Segment& g : bad.segments) {
+      if (i < g.first_instruction)
+        --g.first_instruction;
+      else if (i < g.first_instruction + g.num_instructions)
+        --g.num_instructions;
+    }
+    bool is_caught = false;  // some lists are so broken that they cannot be expanded
+    for (const std::string& message : check_invariants(plan, bad)) is_caught = is_caught || !message.empty();
+    ++num_mutants;
+    CHECK(is_caught);
+  }
+  // What a copy reads is freed before the copy is done.
+  for (int b = 0; b < int(good.buffers.size()); ++b) {
+    const Buffer& buffer = good.buffers[size_t(b)];
+    if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
+    const char kind = buffer.name[0];
+    if ((kind != 'D' && kind != 'H' && kind != 'U') || buffer.last_step - buffer.first_step < 1) continue;
+    Schedule bad = good;
+    bad.buffers[size_t(b)].last_step = buffer.first_step;
+    INFO("'" << buffer.name << "' lives one step");
+    ++num_mutants;
+    CHECK_FALSE(broken(plan, bad).empty());
+  }
+  CHECK(num_mutants > 20);
+}
+
+TEST_CASE("offload: what the host cannot do is refused by name", "[offload]") {
+  const auto refusal = [](Plan plan) {
+    const Diagnostics said = validate(plan);
+    return said.empty() ? std::string() : said.front().message;
+  };
+  Plan plan = on_host(tiny_plan(options_of({"one rank", Sharding::kDdp}, 1, Dtype::kF32)));
+  CHECK(refusal(plan).empty());
+  plan.train.optimizer = kMuon;
+  CHECK(refusal(plan).find("sees whole matrices") != std::string::npos);
+  plan.train.optimizer = "adamw";
+  plan.offload.optimizer = OffloadPlace::kNvme;
+  CHECK(refusal(plan).find("not to a disk") != std::string::npos);
+  plan.offload.optimizer = OffloadPlace::kHost;
+  plan.offload.activations = OffloadPlace::kHost;
+  CHECK(refusal(plan).find("the optimizer alone") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace distsetup
