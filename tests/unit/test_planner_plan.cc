@@ -162,7 +162,7 @@ TEST_CASE("regression 45: no plan is below its states") {
   }
 }
 
-TEST_CASE("where nothing fits with the optimizer on the GPUs, the host takes it; each place has the bytes that were planned") {
+TEST_CASE("where nothing fits with the optimizer on the GPUs, the host takes it, and each place has its bytes") {
   const Flags given = {{"model", "13B"}, {"machine", "dgx_h100"}, {"gpus", "1"}, {"nodes", "1"}};
   const Plan plan = plan_for(given);
   CHECK(plan.verdict == Verdict::kFits);
