@@ -43,7 +43,6 @@ struct Problem {
   std::vector<CpMethod> cp_methods;  // to try where cp > 1
   bool sequence_parallel = true;     // with tp
   bool sequence_parallel_said = false;
-  bool may_move_optimizer = false;  // to the host, of the bundled trainer, when nothing fits without
   int64_t micro_batch = 0, gradient_accumulation = 0;
   int64_t global_batch = 0;         // sequences; 0 = from global_batch_tokens
   int64_t global_batch_tokens = 0;  // rounded to sequences and data-parallel ranks, which is said

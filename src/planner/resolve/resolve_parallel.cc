@@ -10,7 +10,6 @@
 #include "plan/compile_pipeline.h"
 #include "plan/host_writer.h"
 #include "plan/native_program.h"
-#include "plan/optimizer.h"
 
 namespace distsetup {
 namespace {
@@ -203,10 +202,6 @@ void resolve_native_offload(Resolving& r) {
     if (!problem.message.empty()) r.fail(code::kUnsupportedFeature, path, problem.message, problem.help);
   }
   r.problem.setup.offload = r.plan().offload;
-  const HardwarePlan& hardware = r.plan().hardware;
-  const bool is_open = r.spec.find("parallel.offload.optimizer") == nullptr || r.spec.find("parallel.offload.optimizer")->is_auto();
-  r.problem.may_move_optimizer = is_open && hardware.accelerator == Accelerator::kCuda && hardware.host_memory_bytes > 0 &&
-                                 r.problem.pp <= 1 && keeps_elements(r.plan().train.optimizer);
 }
 
 void resolve_axes(Resolving& r) {

@@ -48,27 +48,12 @@ void explain_shortfall(Plan& plan, const std::vector<Fix>& fixes) {
   plan.diagnostics.push_back(error(code::kNothingFits, {}, "nothing fits: " + why, fixes.empty() ? "" : fixes.front().flags));
 }
 
-// The same with the optimizer on the host, where that is what makes it fit.
-std::optional<Plan> with_optimizer_on_host(const Problem& problem, const Plan& without) {
-  if (without.verdict != Verdict::kDoesNotFit || !problem.may_move_optimizer) return std::nullopt;
-  Problem moved = problem;
-  moved.base.offload.optimizer = moved.setup.offload.optimizer = OffloadPlace::kHost;
-  Diagnostics unsaid;
-  std::optional<Plan> plan = solve(moved, unsaid, Shortfall::kFind);
-  if (!plan.has_value() || plan->verdict == Verdict::kDoesNotFit) return std::nullopt;
-  plan->reasons.push_back(fmt::format(
-      "the optimizer is on the host: with it on the {}s the smallest plan needs {} of {} (--offload-optimizer none)",
-      rank_word(without.hardware), format_bytes(without.memory.device_bytes), format_bytes(without.memory.capacity_bytes)));
-  return plan;
-}
-
 }  // namespace
 
 Result<Plan> make_plan(const Problem& problem) {
   Diagnostics why;
   std::optional<Plan> plan = solve(problem, why, Shortfall::kFind);
   if (!plan.has_value()) return why;
-  if (std::optional<Plan> moved = with_optimizer_on_host(problem, *plan)) plan = std::move(moved);
   settle_length(problem.length, plan->train);
   if (is_native(*plan)) plan->schedule_digest = schedule_digest(*plan);
   if (plan->verdict == Verdict::kDoesNotFit) explain_shortfall(*plan, find_fixes(problem, *plan));
