@@ -29,6 +29,8 @@ OffloadProblem offload_problem(const Plan& plan) {
   if (plan.mesh.pp > 1)
     return {fmt::format("the native trainer has no pipelines whose optimizer is the host's, the mesh has pp {}", plan.mesh.pp),
             "--pp 1"};
+  if (plan.model.router_bias_rate > 0)
+    return {"the native trainer moves routers' corrections with the optimizer's step on the device", "--offload-optimizer none"};
   if (!keeps_elements(plan.train.optimizer))
     return {fmt::format("{} sees whole matrices, which ranks bring together on their devices: the host has no part in that",
                         plan.train.optimizer),

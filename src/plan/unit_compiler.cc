@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/kernel_table.h"
 #include "plan/optimizer.h"
 #include "plan/update_layout.h"
 #include "plan/update_writer.h"
