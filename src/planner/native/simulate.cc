@@ -102,7 +102,8 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
           static_cast<int>(p.recompute.policy),
           p.recompute.every_k,
           p.mesh.pp > 1 ? p.gradient_accumulation : std::min<int64_t>(p.gradient_accumulation, 3),
-          {p.mesh.pp, p.strategy.virtual_stages, stage, p.mesh.pp > 1 ? own_tokens(p) : 0}};
+          {p.mesh.pp, p.strategy.virtual_stages, stage, p.mesh.pp > 1 ? own_tokens(p) : 0},
+          has_host_optimizer(p)};
 }
 
 }  // namespace

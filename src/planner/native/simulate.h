@@ -29,7 +29,7 @@ struct SimulationCache {
   // Stages, chunks of each, which, and tokens of a micro-batch: what lives as long as the step is of a stage's list alone.
   using StageKey = std::tuple<int, int, int, int64_t>;
   // What a list depends on.
-  using StepKey = std::tuple<int, bool, int, int, int, SplitKey, int, int, int64_t, StageKey>;
+  using StepKey = std::tuple<int, bool, int, int, int, SplitKey, int, int, int64_t, StageKey, bool>;
   // Variant name, tokens of a rank's micro-batch, tensors that are not counted.
   std::map<std::tuple<std::string, SplitKey, int64_t, std::set<int>>, UnitCost> by_variant;
   std::map<StepKey, std::shared_ptr<const StepList>> by_step;
