@@ -132,6 +132,7 @@ while state("by_hand")["state"] not in ("completed", "failed"):
     time.sleep(0.3)
 assert state("by_hand")["state"] == "completed", state("by_hand")["reason"]
 browser.open(f"{URL}/jobs/by_hand")  # what it shows now stays
+browser.wait("document.querySelector('#checkpoints a')")
 browser.evaluate("document.querySelector('#checkpoints a').click()")
 browser.wait("location.pathname.includes('/checkpoints/') && document.readyState === 'complete'")
 assert browser.evaluate("document.querySelectorAll('a[download]').length") > 0, browser.evaluate("location.href + document.body.textContent")
