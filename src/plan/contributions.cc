@@ -303,9 +303,8 @@ void Contributions::end(int rank) {
     if (list.s.buffers[b].name != kDeviceShard || list.s.phase == Phase::kSave) continue;
     for (int u = 0; u < list.num_units; ++u) {
       const UnitLayout& unit = list.s.layout->units[u];
-      require(unit.is_frozen || unit.numel == 0 || r.own[list.slot(b, u)] == r.version ||
-                  list.replica[u] >= 0,
-              rank, "the parameters of unit {} on the device are not those after the optimizer", u);
+      require(unit.is_frozen || unit.numel == 0 || r.own[list.slot(b, u)] == r.version || list.replica[u] >= 0, rank,
+              "the parameters of unit {} on the device are not those after the optimizer", u);
     }
   }
   for (int u = 0; list.s.phase != Phase::kSave && u < list.num_units; ++u)

@@ -478,7 +478,8 @@ TEST_CASE("regression 37: refused and newer steps neither count nor disappear") 
   Ranks ranks(geometry_of(16, 1), 1, 1);
   ranks.fill();
   for (int64_t step : {10, 20, 30}) REQUIRE(save(folder.path(), ranks, step).empty());
-  retire_checkpoints(folder.path(), 20, {.keep = 1}, {20});  // 30 is newer than what was just saved, 20 was refused: 10 is the one that counts
+  retire_checkpoints(folder.path(), 20, {.keep = 1},
+                     {20});  // 30 is newer than what was just saved, 20 was refused: 10 is the one that counts
   CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{30, 20, 10});
   retire_checkpoints(folder.path(), 30, {.keep = 1}, {20});
   CHECK(list_checkpoints(folder.path()) == std::vector<int64_t>{30, 20});

@@ -152,7 +152,8 @@ TEMPLATE_TEST_CASE("qk_norm norms each q and k head and leaves v alone", "[kerne
   CHECK(std::memcmp(once.data(), gq.data(), D * sizeof(TestType)) != 0);
 }
 
-TEMPLATE_TEST_CASE("rope rotates pairs j and j + D/2 by the position's angle and its backward undoes it", "[kernels]", float, Bf16, F16) {
+TEMPLATE_TEST_CASE("rope rotates pairs j and j + D/2 by the position's angle and its backward undoes it", "[kernels]", float, Bf16,
+                   F16) {
   const int64_t S = 5, T = 2 * S, D = GENERATE(2, 6, 64, 600), heads = 3, stride = 5 * D;
   const auto start = random_values<TestType>(T * stride, 1);
   std::vector<float> cos(S * D / 2), sin(S * D / 2);

@@ -131,7 +131,8 @@ TEST_CASE("saver: where rank 0 cannot begin, beside training the run goes on, an
 
 TEST_CASE("retention: the newest, marks and the best stay, and what was not evaluated is never the best") {
   std::vector<RatedStep> steps;
-  for (int64_t step = 100; step > 0; step -= 10) steps.push_back({step, step == 60 ? std::nullopt : std::optional(1.0 + (step % 7) * 0.1)});
+  for (int64_t step = 100; step > 0; step -= 10)
+    steps.push_back({step, step == 60 ? std::nullopt : std::optional(1.0 + (step % 7) * 0.1)});
   CHECK(steps_to_retire(steps, {}).empty());
   CHECK(steps_to_retire(steps, {.keep = 100}).empty());
   CHECK(steps_to_retire(steps, {.keep = 2}) == std::vector<int64_t>{80, 70, 60, 50, 40, 30, 20, 10});

@@ -152,9 +152,9 @@ TEST_CASE("geometry: rope scaling in its three spellings") {
   const Result<Geometry> plain = from_json(llama_json(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 250000.0})"));
   CHECK_FALSE(plain->rope_scaled);
   CHECK(plain->rope_base == 250000);
-  const Result<Geometry> llama = from_json(
-      llama_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": null})"
-                 R"(, "original_max_position_embeddings": 32)"));
+  const Result<Geometry> llama =
+      from_json(llama_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": null})"
+                           R"(, "original_max_position_embeddings": 32)"));
   REQUIRE(llama.ok());
   CHECK(llama->rope_original_positions == 32);
 }

@@ -127,6 +127,8 @@ TEST_CASE("native time: seconds have an interval, from engines like it, and say 
   CHECK(t.step_low_s < t.step_s / 1.3);  // LLM.Q's fastest runs are so much faster than planned
   CHECK(t.step_high_s > t.step_s * 1.1);
   CHECK(t.step_high_s < t.step_s * 1.5);
-  const auto said = [](const std::string& reason) { return reason.starts_with("the bundled trainer is measured on one H100 alone: tokens/s -"); };
+  const auto said = [](const std::string& reason) {
+    return reason.starts_with("the bundled trainer is measured on one H100 alone: tokens/s -");
+  };
   CHECK(std::count_if(plan->reasons.begin(), plan->reasons.end(), said) == 1);
 }

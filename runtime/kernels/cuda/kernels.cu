@@ -248,8 +248,8 @@ void rms_norm_backward(Element element, const void* dh, const void* x, const flo
   check_launch("rms_norm_backward");
 }
 
-void qk_norm(Element element, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads, float epsilon,
-             float offset, StreamHandle stream) {
+void qk_norm(Element element, const void* qkv, const void* wq, const void* wk, void* qk, float* r, int64_t T, Heads heads,
+             float epsilon, float offset, StreamHandle stream) {
   const int64_t items = T * (heads.num_q + heads.num_kv);
   with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
@@ -274,8 +274,8 @@ void qk_norm_backward(Element element, const void* dqk, const void* qkv, const f
   check_launch("qk_norm_backward");
 }
 
-void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
-          int64_t row_stride, float direction, StreamHandle stream) {
+void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
+          int64_t R, int64_t row_stride, float direction, StreamHandle stream) {
   const bool is_aligned = D % pack_size(element) == 0 && row_stride % pack_size(element) == 0;
   with_pack(element, is_aligned ? R / 2 : 1, {rows}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
@@ -322,13 +322,14 @@ void cast(Element to_element, const float* from, void* to, int64_t n, StreamHand
   if (n == 0) return;
   with_pack(to_element, n, {from, to}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    if constexpr (sizeof(E) == 2) launch(cast_kernel<E, width()>, grid(n, kBlock * width()), kBlock, stream, from, static_cast<E*>(to), n);
+    if constexpr (sizeof(E) == 2)
+      launch(cast_kernel<E, width()>, grid(n, kBlock * width()), kBlock, stream, from, static_cast<E*>(to), n);
   });
   check_launch("cast");
 }
 
-void sum_chunks(Element element, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
-                int64_t n, bool accumulate, StreamHandle stream) {
+void sum_chunks(Element element, float* target, const void* own, const void* received, int64_t size, int64_t index,
+                int64_t chunk_stride, int64_t n, bool accumulate, StreamHandle stream) {
   if (n == 0) return;
   if (size == 1) {
     with_pack(element, n, {target, own}, [&](auto* e, auto width) {
@@ -345,8 +346,8 @@ void sum_chunks(Element element, float* target, const void* own, const void* rec
   check_launch("sum_chunks");
 }
 
-void sum_partials(Element element, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
-                  int64_t n, StreamHandle stream) {
+void sum_partials(Element element, const void* own, const void* received, const void* addend, void* target, int64_t size,
+                  int64_t index, int64_t n, StreamHandle stream) {
   if (n == 0) return;
   with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);

@@ -27,14 +27,16 @@ inline constexpr int64_t kMaxHeadSize = 256;  // of qk_norm
 // All throw std::runtime_error with the kernel's name when the launch fails.
 void rms_norm(Element element, const void* x_TH, const void* w_H, void* h_TH, float* r_T, int64_t T, int64_t H, float epsilon,
               float weight_offset, StreamHandle stream);
-void rms_norm_backward(Element element, const void* dh_TH, const void* x_TH, const float* r_T, const void* w_H, const void* residual_TH,
-                       void* dx_TH, void* gw_H, int64_t T, int64_t H, float weight_offset, bool accumulate, StreamHandle stream);
-void qk_norm(Element element, const void* qkv, const void* wq_D, const void* wk_D, void* qk, float* r, int64_t T, Heads heads, float epsilon,
-             float weight_offset, StreamHandle stream);
-void qk_norm_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq_D, const void* wk_D, void* dqkv,
-                      void* gwq_D, void* gwk_D, int64_t T, Heads heads, float weight_offset, bool accumulate, StreamHandle stream);
-void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D, int64_t R,
-          int64_t row_stride, float direction, StreamHandle stream);
+void rms_norm_backward(Element element, const void* dh_TH, const void* x_TH, const float* r_T, const void* w_H,
+                       const void* residual_TH, void* dx_TH, void* gw_H, int64_t T, int64_t H, float weight_offset, bool accumulate,
+                       StreamHandle stream);
+void qk_norm(Element element, const void* qkv, const void* wq_D, const void* wk_D, void* qk, float* r, int64_t T, Heads heads,
+             float epsilon, float weight_offset, StreamHandle stream);
+void qk_norm_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq_D, const void* wk_D,
+                      void* dqkv, void* gwq_D, void* gwk_D, int64_t T, Heads heads, float weight_offset, bool accumulate,
+                      StreamHandle stream);
+void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
+          int64_t R, int64_t row_stride, float direction, StreamHandle stream);
 void swiglu(Element element, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
 void swiglu_backward(Element element, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F, StreamHandle stream);
 void embedding_forward(Element element, const int64_t* ids_T, const void* w_VH, void* y_TH, int64_t T, int64_t H, float multiplier,
@@ -51,8 +53,8 @@ void layer_norm_backward(Element element, const void* dh_TH, const void* x_TH, c
                          StreamHandle stream);
 void qk_norm_wide(Element element, const void* qkv, const void* wq, const void* wk, void* qk, float* r_T2, int64_t T, Heads heads,
                   float epsilon, StreamHandle stream);
-void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk, void* dqkv,
-                           void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
+void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk,
+                           void* dqkv, void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream);
 void add(Element element, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);
 void position_add(Element element, void* y_TH, const void* w_PH, int64_t T, const Positions& positions, int64_t H, int64_t first,
                   StreamHandle stream);
@@ -61,17 +63,17 @@ void position_backward(Element element, const void* dy_TH, void* gw_PH, int64_t 
 void activation(Element element, Activation f, const void* x, void* y, int64_t n, StreamHandle stream);
 void activation_backward(Element element, Activation f, const void* dy, const void* x, void* dx, int64_t n, StreamHandle stream);
 void gated_activation(Element element, Activation f, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
-void gated_activation_backward(Element element, Activation f, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F,
-                               StreamHandle stream);
+void gated_activation_backward(Element element, Activation f, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T,
+                               int64_t F, StreamHandle stream);
 // kernels_loss.cu. scale: device memory.
 void cross_entropy(Element element, const void* z_TV, const int64_t* target_T, void* dz_TV, double* loss, int64_t T, int64_t V,
                    const double* scale, float multiplier, float soft_cap, StreamHandle stream);
 void cross_entropy_local(Element element, const void* z_TV, const int64_t* target_T, float* stats_T3, int64_t T, int64_t V,
                          VocabularyRange range, LogitShape shape, StreamHandle stream);
 // Adds to loss, as cross_entropy does.
-void cross_entropy_finish(Element element, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size, void* dz_TV,
-                          double* loss, int64_t T, int64_t V, const double* scale, VocabularyRange range, LogitShape shape,
-                          StreamHandle stream);
+void cross_entropy_finish(Element element, const void* z_TV, const int64_t* target_T, const float* all_stats, int64_t size,
+                          void* dz_TV, double* loss, int64_t T, int64_t V, const double* scale, VocabularyRange range,
+                          LogitShape shape, StreamHandle stream);
 // Of preference pairs (runtime/kernels/preference.h). logps_B2 of all `size` ranks of tp, and of `ranks` of cp; numbers are added to
 // where `adds` says so.
 void sequence_logps(const int64_t* target_T, const float* all_stats, int64_t size, double* logps_B2, int64_t T, int64_t B,
@@ -87,10 +89,10 @@ void dequantize_nf4(Element element, const uint8_t* record, const Nf4Record& of,
 // kernels.cu again
 // To one of the 16-bit types.
 void cast(Element to_element, const float* from, void* to, int64_t n, StreamHandle stream);
-void sum_chunks(Element element, float* target, const void* own, const void* received, int64_t size, int64_t index, int64_t chunk_stride,
-                int64_t n, bool accumulate, StreamHandle stream);
-void sum_partials(Element element, const void* own, const void* received, const void* addend, void* target, int64_t size, int64_t index,
-                  int64_t n, StreamHandle stream);
+void sum_chunks(Element element, float* target, const void* own, const void* received, int64_t size, int64_t index,
+                int64_t chunk_stride, int64_t n, bool accumulate, StreamHandle stream);
+void sum_partials(Element element, const void* own, const void* received, const void* addend, void* target, int64_t size,
+                  int64_t index, int64_t n, StreamHandle stream);
 // *sum = [*sum +] Σ x²
 void sum_of_squares(const float* x, int64_t n, double* sum, bool accumulate, StreamHandle stream);
 // kernels_optimizer.cu

@@ -69,8 +69,8 @@ void embedding_forward(Element element, const int64_t* ids, const void* w, void*
   check_launch("embedding_forward");
 }
 
-void embedding_backward(Element element, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H, float multiplier,
-                        VocabularyRange range, bool accumulate, StreamHandle stream) {
+void embedding_backward(Element element, const int64_t* ids, const void* dy, void* gw, int64_t T, int64_t V, int64_t H,
+                        float multiplier, VocabularyRange range, bool accumulate, StreamHandle stream) {
   if (!accumulate) cudaMemsetAsync(gw, 0, size_t(V * H) * size_of(element), stream);
   with_pack(element, H, {dy}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);

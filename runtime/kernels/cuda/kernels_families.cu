@@ -187,8 +187,8 @@ void qk_norm_wide(Element element, const void* qkv, const void* wq, const void* 
   check_launch("qk_norm_wide");
 }
 
-void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
-                           void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
+void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk,
+                           void* dqkv, void* gwq, void* gwk, int64_t T, Heads heads, bool accumulate, StreamHandle stream) {
   const int64_t Q = heads.num_q * heads.size, K = heads.num_kv * heads.size;
   with_pack(element, heads.size, {dqk, qkv}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
@@ -219,8 +219,8 @@ void position_add(Element element, void* y, const void* w, int64_t T, const Posi
   check_launch("position_add");
 }
 
-void position_backward(Element element, const void* dy, void* gw, int64_t T, const Positions& positions, int64_t P, int64_t H, int64_t first,
-                       bool accumulate, StreamHandle stream) {
+void position_backward(Element element, const void* dy, void* gw, int64_t T, const Positions& positions, int64_t P, int64_t H,
+                       int64_t first, bool accumulate, StreamHandle stream) {
   with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(position_backward_kernel<E>, grid(P * H, kBlock), kBlock, stream, DISTSETUP_IN(dy), DISTSETUP_OUT(gw), T, positions, P * H,

@@ -216,8 +216,8 @@ __global__ void logits_gradient_kernel(const E* z, const int64_t* target, const 
 
 }  // namespace
 
-void cross_entropy(Element element, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V, const double* scale,
-                   float multiplier, float soft_cap, StreamHandle stream) {
+void cross_entropy(Element element, const void* z, const int64_t* target, void* dz, double* loss, int64_t T, int64_t V,
+                   const double* scale, float multiplier, float soft_cap, StreamHandle stream) {
   const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
   with_pack(element, V, {z, dz}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
@@ -228,8 +228,8 @@ void cross_entropy(Element element, const void* z, const int64_t* target, void* 
   check_launch("cross_entropy");
 }
 
-void cross_entropy_local(Element element, const void* z, const int64_t* target, float* stats, int64_t T, int64_t V, VocabularyRange range,
-                         LogitShape shape, StreamHandle stream) {
+void cross_entropy_local(Element element, const void* z, const int64_t* target, float* stats, int64_t T, int64_t V,
+                         VocabularyRange range, LogitShape shape, StreamHandle stream) {
   with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(cross_entropy_local_kernel<E>, unsigned(T), kBlock, stream, static_cast<const E*>(z), target, stats, V, range, shape);
@@ -267,8 +267,9 @@ void preference(const double* logps, const float* reference, const double* scale
   check_launch("preference");
 }
 
-void logits_gradient(Element element, const void* z, const int64_t* target, const float* all_stats, int64_t size, const double* coefficients,
-                     int64_t B, void* dz, int64_t T, int64_t V, VocabularyRange range, LogitShape shape, StreamHandle stream) {
+void logits_gradient(Element element, const void* z, const int64_t* target, const float* all_stats, int64_t size,
+                     const double* coefficients, int64_t B, void* dz, int64_t T, int64_t V, VocabularyRange range, LogitShape shape,
+                     StreamHandle stream) {
   const unsigned blocks = unsigned(T < kNumPartials ? T : kNumPartials);
   with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);

@@ -14,8 +14,8 @@ __global__ void lion_kernel(LionUpdate u) {
   }
 }
 
-constexpr int kCodes = 256;                // and elements that share a scale
-constexpr int kMostRanges = 48;            // of one launch: what a kernel is called with has 4 KB
+constexpr int kCodes = 256;               // and elements that share a scale
+constexpr int kMostRanges = 48;           // of one launch: what a kernel is called with has 4 KB
 constexpr float kSmallestScale = 1e-38f;  // what a block of zeros is divided by
 
 struct CodeTables {
@@ -43,8 +43,7 @@ __device__ float block_max(float v) {
 __device__ uint8_t nearest_code(const float* values, float v, float scale) {
   v = fminf(fmaxf(v * (1.0f / fmaxf(scale, kSmallestScale)), -1.0f), 1.0f);
   unsigned code = 0;
-  for (unsigned half = kCodes / 2; half > 0; half /= 2)
-    code += (values[code + half - 1] + values[code + half]) / 2 < v ? half : 0;
+  for (unsigned half = kCodes / 2; half > 0; half /= 2) code += (values[code + half - 1] + values[code + half]) / 2 < v ? half : 0;
   return uint8_t(code);
 }
 

@@ -46,8 +46,8 @@ void head_norm(const Call& c) {
 }
 // dqk, qkv, rqk, p:qn, p:kn, dqkv -> dqkv, g:qn, g:kn, ws_qk
 void head_norm_backward(const Call& c) {
-  qk_norm_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2), c.context->T,
-                   heads_of(c), weight_offset(c), c.accumulate, compute());
+  qk_norm_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2),
+                   c.context->T, heads_of(c), weight_offset(c), c.accumulate, compute());
 }
 // rows, cos, sin -> rows
 void rotate(const Call& c, float direction) {
@@ -100,8 +100,8 @@ void pairs(const Call& c) {
 // z, targets, all_stats, coefficients -> dz
 void pair_gradient(const Call& c) {
   const int64_t V = c.reads[0].dim(1);
-  logits_gradient(element(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, in_as<double>(c, 3), c.reads[3].dim(0),
-                  out(c, 0), c.reads[0].dim(0), V, own_vocabulary(*c.context, V), logit_shape(c), compute());
+  logits_gradient(element(c), in(c, 0), in_as<int64_t>(c, 1), in_as<float>(c, 2), c.context->tp, in_as<double>(c, 3),
+                  c.reads[3].dim(0), out(c, 0), c.reads[0].dim(0), V, own_vocabulary(*c.context, V), logit_shape(c), compute());
 }
 // qkv, p:b -> qkv
 void bias(const Call& c) { bias_add(element(c), out(c, 0), in(c, 1), c.writes[0].dim(0), c.writes[0].dim(1), compute()); }
@@ -142,8 +142,8 @@ void positions(const Call& c) {
 }
 // dy -> g:wpe
 void positions_backward(const Call& c) {
-  position_backward(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0), c.writes[0].dim(1),
-                    first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
+  position_backward(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0),
+                    c.writes[0].dim(1), first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
 }
 // p:W .. -> W
 void unpack_nf4(const Call& c) {

@@ -16,8 +16,8 @@ struct TrainedModel {
   std::string checkpoint;  // its folder; "": the parameters are the weights that the plan names
   std::string folder;      // with config.json and tokenizer; "": the model was trained from bytes, or nothing says where they are
 };
-// `path`: a run or a checkpoint (checkpoint_folder.h's committed_checkpoint), a folder with safetensors, or the id of a downloaded model
-// (org/name). Errors: none of these; what the bundled trainer has no program for.
+// `path`: a run or a checkpoint (checkpoint_folder.h's committed_checkpoint), a folder with safetensors, or the id of a downloaded
+// model (org/name). Errors: none of these; what the bundled trainer has no program for.
 Result<TrainedModel> find_trained_model(const Arguments& arguments, const Session& session, const std::string& path);
 
 }  // namespace distsetup

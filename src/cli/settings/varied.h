@@ -12,7 +12,8 @@ struct VariedSetting {
   std::string path, name;  // of the key; as it was typed
   std::vector<std::string> values;
 };
-// Of --over, else of hyperparam_search_config in a request to a training service that is among the files; at most `most`. Errors: none, too many, not KEY=VALUE,VALUE, an unknown key.
+// Of --over, else of hyperparam_search_config in a request to a training service that is among the files; at most `most`. Errors:
+// none, too many, not KEY=VALUE,VALUE, an unknown key.
 Result<std::vector<VariedSetting>> read_varied(const Arguments& arguments, size_t most);
 
 using Combination = std::vector<std::pair<std::string, std::string>>;  // a path and its value, for each setting

@@ -1,5 +1,5 @@
-// What the settings of losses may be: how logits become one (trainer.loss_head), what a preference pair costs (train.loss), and what it
-// is compared with (train.reference).
+// What the settings of losses may be: how logits become one (trainer.loss_head), what a preference pair costs (train.loss), and what
+// it is compared with (train.reference).
 #pragma once
 #include <vector>
 
