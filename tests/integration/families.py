@@ -117,7 +117,7 @@ def corrections(model):
 def adversarial(model):
     """Every token goes to the first two experts: its first element is large, and the router looks at that alone."""
     with torch.no_grad():
-        model.model.embed_tokens.weight[:, 0] = 6
+        model.model.embed_tokens.weight[:, 0] = 1
         for layer in model.model.layers:
             layer.mlp.gate.weight *= 0.1
             layer.mlp.gate.weight[:, 0] = torch.tensor([4.0, 4.0, -4.0, -4.0, -4.0])
