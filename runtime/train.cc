@@ -252,16 +252,16 @@ class Run {
     time_.add(stats, step_s);
     if (trace_) trace_->end_step(done_);
     profile_.add(done_, stats.profile);
-    if (first()) tell(stats, {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s});
+    if (first()) tell(stats, {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s, engine_->peak_bytes()});
   }
 
   void tell(const StepStats& stats, const StepFacts& facts) {
     if (std::isfinite(stats.loss)) curve_.push_back({done_, stats.loss});
-    throw_on_error(metrics_.write(step_line(facts, stats, guard_.last())), kExitFailed);
-    live_.step(facts, stats, guard_.history().skipped, live_.is_serving() ? engine_->memory().metered_peak_bytes : 0);
+    const Json memory = done_here_ <= kMeteredSteps ? memory_json(plan_, engine_->memory()) : Json();
+    throw_on_error(metrics_.write(step_line(facts, stats, guard_.last(), memory)), kExitFailed);
+    live_.step(facts, stats, guard_.history().skipped, facts.peak_bytes);
     if (done_here_ > 1 && !has_line(done_, plan_.train.steps, options_.log_every)) return;
-    const double left_s = time_.mean().step_s * static_cast<double>(plan_.train.steps - done_);
-    const RunSoFar run = {left_s, engine_->memory().metered_peak_bytes, live_.goodput()};
+    const RunSoFar run = {time_.mean().step_s * static_cast<double>(plan_.train.steps - done_), facts.peak_bytes, live_.goodput()};
     fmt::print("{}", step_text(facts, stats, plan_, run, terminal_columns()));
     std::fflush(stdout);
   }
@@ -326,7 +326,7 @@ class Run {
       const Json report = report_json({status, done_, plan_.train.steps, done_here_, guard_.history().skipped, engine_->loss_scale(),
                                        loss_, held_out_loss, sampler_->cursor().tokens, place_.plan_digest, plan_.schedule_digest,
                                        plan_.memory.peak_instruction, peaks, live_.goodput()},
-                                      rows, memory, time);
+                                      rows, plan_, memory, time);
       fmt::print("{}", format_curve(curve_, evaluations_.curve()));
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
                  held_out_loss ? fmt::format(", held-out loss {:.4f}", *held_out_loss) : "", format_comparison(rows));

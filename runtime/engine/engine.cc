@@ -102,6 +102,7 @@ std::vector<float> Engine::sequence_logps(const EvaluateInput& input) {
   return logps;
 }
 
+int64_t Engine::peak_bytes() const { return metered_peak_bytes(state_->meter); }
 MemoryReport Engine::memory() const { return memory_report(schedule(Phase::kStep), *state_->memory, state_->meter); }
 
 }  // namespace distsetup

@@ -116,6 +116,8 @@ struct MemoryReport {
   // Where live buffers and metered workspace together were largest in a metered step: "Backward 41/down_dw micro-batch 0".
   std::string peak_instruction;
   int64_t peak_instruction_bytes = 0;  // run buffers + live part of the arena + workspace there
+  // The same sum where it is largest in a phase of a step, "backward"; of metered steps only.
+  std::map<std::string, int64_t> phase_bytes;
 };
 
 class Engine {
@@ -162,6 +164,7 @@ class Engine {
 
   const Schedule& schedule(Phase phase) const;  // kLoad, kStep, kEvaluate
   MemoryReport memory() const;
+  int64_t peak_bytes() const;  // its metered_peak_bytes; cheap enough for every step
 
  private:
   struct State;

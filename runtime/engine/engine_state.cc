@@ -154,14 +154,15 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
     const Step& step = list.schedule.steps[size_t(n)];
     if (options.watch) options.watch(step, call);
     if (profile) profile->begin(step.op);
-    if (is_metering())
-      meter.run(
-          list.schedule, i, n, [&] { run_op(step, call); }, stats.allocations);
-    else
-      run_op(step, call);
+    metered(list, i, n, [&] { run_op(step, call); });
     if (profile) profile->end(meter.bytes.empty() ? -1 : meter.bytes[size_t(n)]);
     after_step(list, n);
   }
+}
+
+void Engine::State::metered(BoundList& list, const Instruction& i, int step, const std::function<void()>& op) {
+  if (!is_metering()) return op();
+  meter.run(list.schedule, i, step, op, stats.allocations);
 }
 
 void Engine::State::run_op(const Step& step, const Call& call) {
@@ -189,7 +190,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   if (is_program(i.op)) return run_steps(list, i), nullptr;
   if (profile) profile->begin("");
   if (i.group == Group::kSelf && belongs_to_update(list.schedule, i)) {
-    optimizer_step(i, call);
+    metered(list, i, i.first_step, [&] { optimizer_step(i, call); });
     return after_step(list, i.first_step), nullptr;
   }
   switch (i.op) {
@@ -219,7 +220,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
     case InstructionOp::kGradNorm: gradient_norm(call, layout(), place, kernels_of(i)); break;
     case InstructionOp::kCopyToHost:
     case InstructionOp::kCopyToDevice: copy(i, call); break;
-    case InstructionOp::kOptimizerStep: optimizer_step(i, call); break;
+    case InstructionOp::kOptimizerStep: metered(list, i, i.first_step, [&] { optimizer_step(i, call); }); break;
     case InstructionOp::kZero:
       // Before the first step run buffers are zeroed when they are allocated: by now they hold the model.
       if (list.schedule.phase == Phase::kLoad) break;

@@ -28,6 +28,7 @@ struct Engine::State {
   void execute(BoundList& list, const Feed& feed);
   void run_instruction(BoundList& list, int index, int64_t repetition);
   void run_steps(BoundList& list, const Instruction& i);
+  void metered(BoundList& list, const Instruction& i, int step, const std::function<void()>& op);  // `op` is its work
   void run_op(const Step& step, const Call& call);
   void after_step(BoundList& list, int step);
   std::unique_ptr<Work> start(BoundList& list, const Instruction& i);

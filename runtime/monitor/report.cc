@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/json.h"
 #include "base/quantity.h"
@@ -141,6 +142,19 @@ Json comparison_json(const std::vector<Comparison>& rows) {
   return json;
 }
 
+Json memory_json(const Plan& plan, const MemoryReport& memory) {
+  Json out = {{"held_bytes", std::accumulate(memory.run_bytes.begin(), memory.run_bytes.end(), int64_t{0})},
+              {"comparison", comparison_json(compare(plan, memory, {}))},
+              {"phases", Json::array()}};
+  for (const PhaseMemory& phase : plan.memory.by_phase) {
+    const auto measured = memory.phase_bytes.find(phase.phase);
+    if (measured == memory.phase_bytes.end()) continue;
+    out["phases"].push_back(
+        {{"phase", phase.phase}, {"predicted_bytes", phase.allocated_bytes}, {"measured_bytes", measured->second}});
+  }
+  return out;
+}
+
 std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport& memory) {
   std::vector<double> peaks(static_cast<size_t>(communicator.world()), 0.0);
   peaks[static_cast<size_t>(communicator.rank())] = static_cast<double>(memory.metered_peak_bytes);
@@ -148,7 +162,9 @@ std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport&
   return peaks;
 }
 
-Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const MemoryReport& memory, const MeasuredTime& time) {
+Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const Plan& plan, const MemoryReport& memory,
+                 const MeasuredTime& time) {
+  const Json bytes = memory_json(plan, memory);
   Json report = {{"schema_version", 1},
                  {"status", end.status},
                  {"step", end.step},
@@ -160,6 +176,8 @@ Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, co
                  {"plan_digest", end.plan_digest},
                  {"schedule_digest", end.schedule_digest},
                  {"comparison", comparison_json(rows)},
+                 {"held_bytes", bytes["held_bytes"]},
+                 {"phases", bytes["phases"]},
                  {"peak_allocated_bytes_by_rank", Json::array()},
                  {"predicted_peak_instruction", end.predicted_peak_instruction},
                  {"measured_peak_instruction", memory.peak_instruction},

@@ -45,6 +45,9 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
 // A table of 80 columns, and one sentence that says it.
 std::string format_comparison(const std::vector<Comparison>& rows);
 Json comparison_json(const std::vector<Comparison>& rows);
+// {"held_bytes": what is held all the time, "comparison": [rows of bytes], "phases": [{"phase", "predicted_bytes",
+// "measured_bytes"}]}. A phase's bytes are what is live in it, by the list, and what its ops were metered to allocate beside that.
+Json memory_json(const Plan& plan, const MemoryReport& memory);
 
 // Where a run stands when it ends, or stops.
 struct FinishedRun {
@@ -61,7 +64,8 @@ struct FinishedRun {
 // Collective: the most bytes that were ever allocated at once, by rank.
 std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport& memory);
 // report.json.
-Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const MemoryReport& memory, const MeasuredTime& time);
+Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const Plan& plan, const MemoryReport& memory,
+                 const MeasuredTime& time);
 
 // The line of a run that stops before its last step: by a signal, or (0) because it was asked to do so many steps.
 std::string stopped_text(int signal, int64_t steps_here, int64_t step, int64_t steps, const std::string& checkpoint);

@@ -26,7 +26,7 @@ std::string memory_text(int64_t peak_bytes, int64_t predicted_bytes) {
 
 }  // namespace
 
-Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::Judgement& judgement) {
+Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::Judgement& judgement, const Json& memory) {
   Json line = {{"kind", "step"},
                {"step", facts.step},
                {"learning_rate", facts.learning_rate},
@@ -35,6 +35,8 @@ Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::
                {"step_s", facts.step_s},
                {"tokens_per_s", facts.tokens_per_s()},
                {"wait_s", stats.wait_s}};
+  if (facts.peak_bytes > 0) line["peak_bytes"] = facts.peak_bytes;
+  if (!memory.is_null()) line["memory"] = memory;
   if (std::isfinite(stats.loss)) line["loss"] = stats.loss;
   if (std::isfinite(stats.gradient_norm)) line["gradient_norm"] = stats.gradient_norm;
   if (stats.loss_scale > 0) line["loss_scale"] = stats.loss_scale;

@@ -14,11 +14,12 @@ struct StepFacts {
   double learning_rate = 0;
   int64_t tokens = 0, valid_tokens = 0;  // trained since the start of the run; in this step, over all ranks
   double step_s = 0;
+  int64_t peak_bytes = 0;  // of rank 0, as of RunSoFar
   double tokens_per_s() const { return static_cast<double>(valid_tokens) / step_s; }
 };
 
-// The line of metrics.jsonl (metrics.h).
-Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::Judgement& judgement);
+// The line of metrics.jsonl (metrics.h). memory: of a metered step (report.h), else null.
+Json step_line(const StepFacts& facts, const StepStats& stats, const StepGuard::Judgement& judgement, const Json& memory);
 
 // Is a step among those that have a line on the terminal? metrics.jsonl has every step. every: 0, so that a run has a hundred lines.
 bool has_line(int64_t step, int64_t steps, int64_t every);

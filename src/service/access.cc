@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/base64.h"
 #include "base/names.h"
 
 namespace distsetup {
@@ -21,28 +22,6 @@ bool is_same_secret(const std::string& a, const std::string& b) {
   return difference == 0 && !b.empty();
 }
 
-std::string from_base64(const std::string& text) {
-  std::string out;
-  uint32_t bits = 0;
-  int num_bits = 0;
-  for (const char c : text) {
-    const int value = c >= 'A' && c <= 'Z'   ? c - 'A'
-                      : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                      : c >= '0' && c <= '9' ? c - '0' + 52
-                      : c == '+'             ? 62
-                      : c == '/'             ? 63
-                                             : -1;
-    if (value < 0) break;
-    bits = bits << 6U | static_cast<uint32_t>(value);
-    num_bits += 6;
-    if (num_bits >= 8) {
-      num_bits -= 8;
-      out += static_cast<char>(bits >> static_cast<unsigned>(num_bits) & 0xFFU);
-    }
-  }
-  return out;
-}
-
 std::string given_token(const std::string& authorization) {
   const size_t space = authorization.find(' ');
   if (space == std::string::npos) return "";
@@ -51,9 +30,9 @@ std::string given_token(const std::string& authorization) {
                                                     : authorization.find_first_not_of(' ', space));
   if (same_name(authorization.substr(0, space), "bearer")) return rest;
   if (!same_name(authorization.substr(0, space), "basic")) return "";
-  const std::string both = from_base64(rest);
-  const size_t colon = both.find(':');
-  return colon == std::string::npos ? "" : both.substr(colon + 1);
+  const std::optional<std::string> both = from_base64(rest);
+  const size_t colon = both ? both->find(':') : std::string::npos;
+  return colon == std::string::npos ? "" : both->substr(colon + 1);
 }
 
 }  // namespace

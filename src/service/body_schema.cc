@@ -84,13 +84,20 @@ void check_text(const Json& schema, const std::string& text, const std::string& 
         {where, fmt::format("is {}, expected text that matches {}", kind_of(Json(text)), schema["pattern"].get<std::string>()), ""});
 }
 
+// All 64 bits of a whole number, which a double has not.
+long double exact(const Json& number) {
+  if (number.is_number_unsigned()) return static_cast<long double>(number.get<uint64_t>());
+  if (number.is_number_integer()) return static_cast<long double>(number.get<int64_t>());
+  return number.get<double>();
+}
+
 void check_number(const Json& schema, const Json& value, const std::string& where, std::vector<BodyMistake>& out) {
-  const double number = value.get<double>();
-  if (schema.contains("minimum") && number < schema["minimum"].get<double>())
+  const long double number = exact(value);
+  if (schema.contains("minimum") && number < exact(schema["minimum"]))
     out.push_back({where, fmt::format("is {}, expected {} or more", value.dump(), schema["minimum"].dump()), ""});
-  if (schema.contains("exclusiveMinimum") && number <= schema["exclusiveMinimum"].get<double>())
+  if (schema.contains("exclusiveMinimum") && number <= exact(schema["exclusiveMinimum"]))
     out.push_back({where, fmt::format("is {}, expected more than {}", value.dump(), schema["exclusiveMinimum"].dump()), ""});
-  if (schema.contains("maximum") && number > schema["maximum"].get<double>())
+  if (schema.contains("maximum") && number > exact(schema["maximum"]))
     out.push_back({where, fmt::format("is {}, expected {} at most", value.dump(), schema["maximum"].dump()), ""});
 }
 

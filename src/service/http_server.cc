@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 #include <httplib.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "service/access.h"
+#include "service/connection.h"
+#include "service/route_table.h"
+#include "service/router.h"
 
 namespace distsetup {
 namespace {
@@ -17,10 +22,54 @@ constexpr int kKeepAlive_s = 2;
 constexpr size_t kKeepAliveRequests = 1000;
 constexpr int kBacklog = 512;  // the library's own is 5
 
+// Of the request that this thread answers: the library refused it, or leaves its body; where the next one begins is not known then.
+thread_local bool is_refused_by_library = false;
+
+bool has_unread_body(const httplib::Request& request) {
+  const bool has_body = request.has_header("Transfer-Encoding") || request.get_header_value<uint64_t>("Content-Length") > 0;
+  return has_body && request.method != "POST" && request.method != "PUT" && request.method != "PATCH" && request.method != "DELETE";
+}
+
+// The library's server on our connections.
+class ConnectionServer final : public httplib::Server {
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    Connection connection(socket, {});
+    bool is_good = false, is_at_end = false;
+    is_refused_by_library = false;
+    for (size_t left = kKeepAliveRequests; left > 0 && !is_at_end; --left) {
+      if (!connection.awaits_request(kKeepAlive_s, [this] { return svr_sock_ != INVALID_SOCKET; })) break;
+      bool is_head_read = false;
+      connection.begin_head();
+      is_good = process_request(connection, left == 1, is_at_end, [&](const httplib::Request& request) {
+        is_head_read = true;
+        connection.end_head();
+        is_refused_by_library = has_unread_body(request);
+      });
+      is_refused_by_library |= !is_head_read;
+      is_at_end |= !is_good || is_refused_by_library;
+    }
+    connection.close(is_refused_by_library ? Connection::Ending::kRefused : Connection::Ending::kPlain);
+    return is_good;
+  }
+};
+
+// A first line whose method the library does not know; of everything else that it cannot read we know no more than it says.
+HttpAnswer refuse_unread(const httplib::Request& request, int status) {
+  const bool is_method = !request.method.empty() && request.version.starts_with("HTTP/1.") && request.target.starts_with("/") &&
+                         std::all_of(request.method.begin(), request.method.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (status == 400 && is_method && request.path.empty()) {
+    const std::string path = httplib::detail::decode_url(request.target.substr(0, request.target.find_first_of("?#")), false);
+    return refuse_route(match_route(route_table(), request.method, path), request.method, path);
+  }
+  if (status == 413) return refusal(413, "the body is larger than this service takes");
+  return refusal(status, fmt::format("the request cannot be read ({})", status));
+}
+
 }  // namespace
 
 struct HttpServer::State {
-  httplib::Server server;
+  ConnectionServer server;
   std::function<HttpAnswer(HttpRequest)> answer;
   RateLimiter limiter;
   std::string host;
@@ -73,10 +122,8 @@ HttpServer::HttpServer(const ServiceSettings& settings, std::function<HttpAnswer
   httplib::Server& server = state_->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   server.set_payload_max_length(static_cast<size_t>(settings.limits.body_bytes));
-  server.set_keep_alive_timeout(kKeepAlive_s);
+  server.set_keep_alive_timeout(kKeepAlive_s);  // which answers name
   server.set_keep_alive_max_count(kKeepAliveRequests);
-  server.set_read_timeout(30);
-  server.set_write_timeout(30);
   server.set_tcp_nodelay(true);
   server.set_socket_options([state = state_.get()](socket_t socket) {
     const int yes = 1;  // the library's default would share the port with another process that listens on it
@@ -87,13 +134,6 @@ HttpServer::HttpServer(const ServiceSettings& settings, std::function<HttpAnswer
   const auto handle = [state = state_.get()](const httplib::Request& request, httplib::Response& response) {
     state->handle(request, response);
   };
-  // A request that announces no body has none; the library would read until the client closes.
-  server.set_pre_routing_handler([handle](const httplib::Request& request, httplib::Response& response) {
-    const bool has_body = request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
-    if (has_body || request.method == "GET" || request.method == "HEAD") return httplib::Server::HandlerResponse::Unhandled;
-    handle(request, response);
-    return httplib::Server::HandlerResponse::Handled;
-  });
   server.Get(".*", handle);
   server.Post(".*", handle);
   server.Put(".*", handle);
@@ -111,11 +151,13 @@ HttpServer::HttpServer(const ServiceSettings& settings, std::function<HttpAnswer
     return httplib::Server::HandlerResponse::Handled;
   });
   // What the library refuses itself: bodies that are too large, heads that are none.
-  server.set_error_handler(httplib::Server::HandlerWithResponse([](const httplib::Request&, httplib::Response& response) {
+  server.set_error_handler(httplib::Server::HandlerWithResponse([](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty() || response.status < 400) return httplib::Server::HandlerResponse::Unhandled;
-    const HttpAnswer answer =
-        refusal(response.status, response.status == 413 ? "the body is larger than this service takes"
-                                                        : fmt::format("the request cannot be read ({})", response.status));
+    const HttpAnswer answer = refuse_unread(request, response.status);
+    is_refused_by_library = true;
+    response.status = answer.status;
+    for (const auto& [name, value] : answer.headers) response.set_header(name, value);
+    response.set_header("Connection", "close");
     response.set_content(answer.body, answer.type);
     return httplib::Server::HandlerResponse::Handled;
   }));

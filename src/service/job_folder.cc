@@ -43,6 +43,13 @@ Json JobFacts::json() const {
           {"backend", backend},
           {"plan", plan},
           {"held_out_one_in", held_out_one_in},
+          {"has_validation", has_validation},
+          {"trains_prompts", trains_prompts},
+          {"is_packed", is_packed},
+          {"is_capped", is_capped},
+          {"prompt_format", prompt_format},
+          {"log_every", log_every},
+          {"tune_steps", tune_steps},
           {"plan_words", plan_words}};
 }
 
@@ -60,6 +67,13 @@ JobFacts JobFacts::from(const Json& json) {
   out.backend = json.value("backend", "");
   out.plan = json.value("plan", Json());
   out.held_out_one_in = json.value("held_out_one_in", int64_t{0});
+  out.has_validation = json.value("has_validation", false);
+  out.trains_prompts = json.value("trains_prompts", false);
+  out.is_packed = json.value("is_packed", false);
+  out.is_capped = json.value("is_capped", false);
+  out.prompt_format = json.value("prompt_format", "");
+  out.log_every = json.value("log_every", int64_t{0});
+  out.tune_steps = json.value("tune_steps", int64_t{0});
   out.plan_words = json.value("plan_words", std::vector<std::string>{});
   return out;
 }

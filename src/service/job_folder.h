@@ -26,8 +26,14 @@ struct JobFacts {
   std::string strategy;        // as the configuration names it: FULL_SHARD
   std::string backend;         // nccl, gloo; "": one process
   int64_t held_out_one_in = 0;
-  std::vector<std::string> plan_words;  // of `distsetup plan`, in the job's folder
-  Json plan;                            // as README.md has it
+  bool has_validation = false;  // kValidationFile is held out whole
+  bool trains_prompts = false;
+  bool is_packed = false, is_capped = false;  // several samples in a row; an epoch has at most max_steps_per_epoch steps
+  std::string prompt_format;                  // words around prompts, for `distsetup data prepare`; "": none
+  int64_t log_every = 0;                      // steps between two lines of the log; 0: a hundred lines
+  int64_t tune_steps = 0;                     // of each run of hyperparam_search_config; 0: nothing is searched
+  std::vector<std::string> plan_words;        // of `distsetup plan`, in the job's folder
+  Json plan;                                  // as README.md has it
   Json json() const;
   static JobFacts from(const Json& json);
 };

@@ -10,6 +10,7 @@
 #include "service/model_lookup.h"
 #include "service/run_curve.h"
 #include "service/settings_file.h"
+#include "service/tuned_plan.h"
 
 namespace distsetup {
 namespace {
@@ -21,6 +22,12 @@ Json time_json(TimeMs at) { return at == 0 ? Json() : Json(utc_text(at)); }
 std::string status_text(JobState state, StatusWords words) {
   if (state == JobState::kQueued && words == StatusWords::kLlamaStack) return std::string(job_state_name(JobState::kScheduled));
   return std::string(job_state_name(state));
+}
+
+// Of packed samples the plan that is run knows how many steps they make, and only then.
+int64_t steps_of(const JobFolder& folder, const JobFacts& facts) {
+  const Json plan = facts.is_packed ? read_json(folder.file("plan.json")) : Json();
+  return plan.is_object() ? plan.value(Json::json_pointer("/train/steps"), facts.steps) : facts.steps;
 }
 
 Json progress_json(const JobRecord& job, const JobFacts& facts, const RunCurve& curve) {
@@ -37,10 +44,10 @@ Json progress_json(const JobRecord& job, const JobFacts& facts, const RunCurve& 
           {"remaining_s", is_final(job.state) ? Json(0.0) : Json(left * curve.mean_step_s)}};
 }
 
-// report.json's table, in one form for bytes and seconds.
-Json report_rows(const Json& report) {
+// The trainer's table, in one form for bytes and seconds.
+Json compared_rows(const Json& table) {
   Json rows = Json::array();
-  for (const Json& one : report.is_object() ? report.value("comparison", Json::array()) : Json::array()) {
+  for (const Json& one : table.is_object() ? table.value("comparison", Json::array()) : Json::array()) {
     const bool is_bytes = one.contains("predicted_bytes");
     const std::string unit = is_bytes ? "bytes" : "s";
     rows.push_back({{"what", one.value("what", "")},
@@ -51,18 +58,28 @@ Json report_rows(const Json& report) {
   return rows;
 }
 
-Json measured_json(const RunCurve& curve, const Json& report) {
+// While it runs, what the first steps of this process were metered to need and the peak so far, both of rank 0; when it has ended, the
+// report with the peak of every rank. The report of an earlier attempt is none.
+Json measured_json(const RunCurve& curve, Json report) {
+  const int64_t step = curve.last_step.is_object() ? curve.last_step.value("step", int64_t{0}) : 0;
+  if (report.is_object() && report.value("step", int64_t{0}) < step) report = nullptr;
   if (curve.num_steps == 0 && !report.is_object()) return nullptr;
   Json peak = nullptr;
   for (const Json& one : report.is_object() ? report.value("peak_allocated_bytes_by_rank", Json::array()) : Json::array()) {
     if (peak.is_null() || one > peak) peak = one;
   }
   if (peak.is_null() && curve.last_step.is_object()) peak = curve.last_step.value("peak_bytes", Json());
+  const Json& table = report.is_object() ? report : curve.memory;
+  Json phases = Json::array();
+  for (const Json& one : table.is_object() ? table.value("phases", Json::array()) : Json::array())
+    phases.push_back({{"phase", one.value("phase", "")}, {"allocated_bytes", one.value("measured_bytes", int64_t{0})}});
   return {{"step_s", curve.mean_step_s},
           {"tokens_per_s", curve.mean_tokens_per_s},
           {"peak_allocated_bytes", peak},
           {"steps", curve.num_steps},
-          {"rows", report_rows(report)}};
+          {"held_bytes", table.is_object() ? table.value("held_bytes", Json()) : Json()},
+          {"phases", phases},
+          {"rows", compared_rows(table)}};
 }
 
 Json resources_json(const JobRecord& job, const JobFacts& facts, const Json& measured) {
@@ -142,7 +159,8 @@ Json checkpoints_json(Service& service, const JobRecord& job) {
 
 Json job_json(Service& service, const JobRecord& job, JobDetail detail, StatusWords words) {
   const JobFolder folder(service.settings.data_folder, job.id);
-  const JobFacts facts = folder.facts().value_or(JobFacts{});
+  JobFacts facts = folder.facts().value_or(JobFacts{});
+  facts.steps = steps_of(folder, facts);
   Json out = line_of(service, job, facts, words);
   const RunCurve curve = job.attempt > 0 ? known_curves().read(folder.file("metrics.jsonl")) : RunCurve{};
   out["progress"] = progress_json(job, facts, curve);
@@ -162,6 +180,7 @@ Json job_json(Service& service, const JobRecord& job, JobDetail detail, StatusWo
   out["checkpoints"] = checkpoints_json(service, job);
   out["plan"] = facts.plan;
   out["measured"] = measured;
+  out["tuned"] = read_json(folder.file(kTunedFile));
   out["losses"] = curve.steps;
   out["evaluations"] = curve.evaluations;
   return out;

@@ -16,6 +16,7 @@ namespace distsetup {
 namespace {
 
 constexpr int kNoFitCode = 4;
+constexpr int64_t kSavesPerEpoch = 5;  // as the seed's trainer does, where save_steps does not say it
 
 Json tree_of(const Value& value) {
   switch (value.kind) {
@@ -143,6 +144,18 @@ Json differences(const ServedReading& request, const ServedReading& provider) {
   return out;
 }
 
+// Plans every combination of what is searched; says why where none of them can be trained.
+std::optional<HttpAnswer> check_grid(PlanningOutcome& outcome, const std::string& folder) {
+  constexpr int64_t kLeastSteps = 10;
+  std::vector<std::string> words = outcome.words;
+  words[0] = "sweep";
+  words.insert(words.end(), {"--from", "request.json", "--json", "--quiet"});
+  const SiblingAnswer said = ask_sibling(words, folder);
+  if (!said.is_started || said.exit_code != 0) return refusal_of(said.json(), "`distsetup sweep` did not answer");
+  outcome.tune_steps = std::min(outcome.counts.steps, std::max(kLeastSteps, outcome.counts.steps / 10));
+  return std::nullopt;
+}
+
 bool write_input(const std::string& path, const std::string& text) { return write_file_atomic(path, text, Overwrite::kForce).ok(); }
 
 }  // namespace
@@ -184,7 +197,8 @@ Json provider_tree_of(const ServiceSettings& settings) {
 PlanningOutcome plan_training(Service& service, const std::string& folder, const PlanningInput& input) {
   PlanningOutcome out;
   const Json request = normal_request(input.request, input.method);
-  if (const std::vector<BodyMistake> mistakes = unsupported_settings(request); !mistakes.empty()) {
+  if (const std::vector<BodyMistake> mistakes = unsupported_settings(request, input.provider, service.settings, input.method);
+      !mistakes.empty()) {
     out.refused = refusal(400, mistakes[0].where + " " + mistakes[0].message, mistakes);
     return out;
   }
@@ -211,7 +225,8 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
       if (!field.is_assumed) fields.push_back(name);
     }
   }
-  const TrainingWords words = training_words(request, input.provider, fields, service.settings, input.method);
+  const TrainingWords words = training_words(request, input.provider, fields, service.settings, input.method,
+                                             input.takes_any_trainer ? PlannedFor::kPeople : PlannedFor::kJob);
   const auto number = [](const std::string& text, int64_t absent) {
     return text.empty() ? absent : std::strtoll(text.c_str(), nullptr, 10);
   };
@@ -232,6 +247,9 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   if (input.num_rows > 0) {
     out.counts = count_steps(request, input.num_rows, micro_batch * accumulation * service.settings.world());
     plan_words.insert(plan_words.end(), {"--steps", std::to_string(out.counts.steps)});
+    if (std::find(fields.begin(), fields.end(), "checkpoint.every_steps") == fields.end())
+      plan_words.insert(plan_words.end(),
+                        {"--checkpoint-every", std::to_string(std::max<int64_t>(1, out.counts.steps_per_epoch / kSavesPerEpoch))});
   }
   out.words = plan_words;
   plan_words.insert(plan_words.end(), {"--json", "--quiet"});
@@ -255,15 +273,25 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   }
   out.does_fit = said.exit_code != kNoFitCode;
   out.plan = plan_shape(plan);
+  std::vector<std::string> settled = words.acting_keys;
+  for (const BodyMistake& one : words.idle) {
+    out.plan["not_supported"].push_back({{"key", one.where}, {"value", one.message}, {"reason", one.help}});
+    settled.push_back(one.where);
+  }
   for (const ServedReading* reading : {&asked, &provider}) {
     for (const Json& one : reading->not_carried) {
-      if (!is_acting(words.acting_keys, one.value("key", "")))
+      if (!is_acting(settled, one.value("key", "")))
         out.plan["not_supported"].push_back(
             {{"key", one.value("key", "")}, {"value", one.value("value", "")}, {"reason", one.value("reason", "")}});
     }
   }
   if (!why_other.empty()) out.plan["warnings"].push_back("planned for another trainer, a job is refused: " + why_other);
   for (const Json& one : differences(asked, provider)) out.plan["warnings"].push_back(one);
+  for (const std::string& note : words.notes) out.plan["warnings"].push_back(note);
+  out.log_every = words.log_every;
+  out.prompt_format = words.prompt_format;
+  if (const auto grid = request.find("hyperparam_search_config"); grid != request.end() && grid->is_object() && !grid->empty())
+    out.refused = check_grid(out, folder);
   return out;
 }
 

@@ -28,6 +28,8 @@ struct PlanningOutcome {
   std::vector<std::string> words;     // of `distsetup plan`, without data and output, for the folder of the files
   Json plan;                          // plan_shape(), with not_supported, warnings, recommendation
   StepCounts counts;
+  int64_t log_every = 0, tune_steps = 0;  // as of JobFacts
+  std::string prompt_format;
   bool does_fit = false;
 };
 

@@ -20,13 +20,14 @@
 #include "service/job_log.h"
 #include "service/launcher.h"
 #include "service/processes.h"
+#include "service/slurm_job.h"
 
 namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr double kNodeSilence_s = 10;
-constexpr double kTurn_s = 0.25, kKeeperStart_s = 10, kForget_s = 60;
+constexpr double kTurn_s = 0.25, kKeeperStart_s = 10, kForget_s = 60, kSweep_s = 60, kAskSlurm_s = 2;
 constexpr TimeMs kPatience_ms = 5000;  // a keeper gets so long beyond the grace, then its session is killed
 constexpr int kLongestBackoff = 10;    // doublings
 
@@ -43,6 +44,11 @@ bool forbid_attempt(const JobFolder& folder, int64_t attempt) {
   fs::create_directories(folder.attempt(attempt), failure);
   const OpenFile file(::open((folder.attempt(attempt) + "/keeper.json").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   return file.is_open();
+}
+
+// Of an attempt after which the job waited again: others were not its fault.
+bool is_failure(const std::string& reason) {
+  return !reason.starts_with("the service was stopped") && !reason.starts_with("its keeper was killed, job");
 }
 
 bool is_config_mistake(int code) { return code == 2 || code == 3 || code == 4; }
@@ -105,6 +111,7 @@ void JobQueue::turn() {
   for (JobRecord& job : service_.jobs->in_states({JobState::kScheduled, JobState::kInProgress})) watch(std::move(job));
   if (!service_.is_stopping) begin_waiting();
   if (now_s() - forgot_s_ > kForget_s) forget_old();
+  if (service_.settings.launcher == LauncherKind::kSlurm && now_s() - swept_s_ > kSweep_s) sweep_slurm();
 }
 
 void JobQueue::settle_cancelled() {
@@ -122,6 +129,7 @@ void JobQueue::watch(JobRecord job) {
   if (!is_held) {
     if (const std::optional<KeeperResult> result = keeper_result(folder, job.attempt)) return finish(std::move(job), *result);
     if (is_keeper_known(folder, job.attempt)) {
+      if (service_.settings.launcher == LauncherKind::kSlurm && !settle_slurm(job)) return;
       KeeperResult lost;
       lost.exit_code = 128 + SIGKILL;
       lost.message = "its keeper was killed";
@@ -163,6 +171,37 @@ void JobQueue::watch(JobRecord job) {
   if (is_changed) service_.jobs->update(job);
 }
 
+// Of a job without its keeper: is it over for SLURM, too? A job that is still there gets another keeper, which waits for it.
+bool JobQueue::settle_slurm(JobRecord job) {
+  if (now_s() - asked_slurm_s_ < kAskSlurm_s) return false;
+  asked_slurm_s_ = now_s();
+  const std::optional<std::vector<SlurmJob>> there = own_slurm_jobs();
+  if (!there) return false;
+  const std::string folder = JobFolder(service_.settings.data_folder, job.id).path();
+  const auto found = std::find_if(there->begin(), there->end(), [&folder](const SlurmJob& one) { return one.folder == folder; });
+  if (found == there->end()) return true;
+  const std::string devices = job.devices, reason = fmt::format("its keeper was killed, job {} of SLURM goes on", found->number);
+  if (!service_.jobs->move(job, JobState::kQueued, reason)) return false;
+  service_.log->write(LogLevel::kWarning, "slurm_job_adopted", {{"job_uuid", job.id}, {"number", found->number}});
+  if (std::optional<JobRecord> now = service_.jobs->find(job.id)) begin(std::move(*now), devices);
+  return false;
+}
+
+// Jobs of SLURM that work in a folder of ours and whose job has ended, by a cancel that did not reach them.
+void JobQueue::sweep_slurm() {
+  swept_s_ = now_s();
+  const std::string root = service_.settings.data_folder + "/jobs/";
+  for (const SlurmJob& one : own_slurm_jobs().value_or(std::vector<SlurmJob>{})) {
+    if (!one.folder.starts_with(root)) continue;
+    const std::string id = one.folder.substr(root.size());
+    const std::optional<JobRecord> job = service_.jobs->find(id);
+    if (!is_valid_id(id) || (job && !is_final(job->state))) continue;
+    if (cancel_slurm_job(one.number))
+      service_.log->write(LogLevel::kWarning, "slurm_job_cancelled",
+                          {{"job_uuid", id}, {"number", one.number}, {"reason", job ? "its job has ended" : "there is no such job"}});
+  }
+}
+
 void JobQueue::finish(JobRecord job, const KeeperResult& result) {
   const JobFolder folder(service_.settings.data_folder, job.id);
   const std::optional<JobFacts> known = folder.facts();
@@ -177,8 +216,7 @@ void JobQueue::finish(JobRecord job, const KeeperResult& result) {
   if (verdict.state == JobState::kFailed && verdict.may_be_retried) {
     int64_t failures = 0;
     for (const JobTransition& one : service_.jobs->transitions(job.id))
-      failures +=
-          one.to == JobState::kQueued && one.from != JobState::kQueued && !one.reason.starts_with("the service was stopped") ? 1 : 0;
+      failures += one.to == JobState::kQueued && one.from != JobState::kQueued && is_failure(one.reason) ? 1 : 0;
     if (failures < job.max_retries) {
       verdict.state = JobState::kQueued;
       const auto doubled = int64_t{1} << std::min<int64_t>(failures, kLongestBackoff);

@@ -39,6 +39,8 @@ class JobQueue {
   void turn();
   void settle_cancelled();
   void watch(JobRecord job);
+  bool settle_slurm(JobRecord job);
+  void sweep_slurm();
   void finish(JobRecord job, const KeeperResult& result);
   void begin_waiting();
   void begin(JobRecord job, const std::string& devices);
@@ -53,7 +55,7 @@ class JobQueue {
   bool is_woken_ = false, is_ending_ = false;
   std::map<std::string, double> spawned_s_;  // "id attempt": when we started its keeper
   std::vector<pid_t> children_;              // keepers that this server started
-  double forgot_s_ = 0;
+  double forgot_s_ = 0, swept_s_ = 0, asked_slurm_s_ = 0;
 };
 
 }  // namespace distsetup

@@ -8,7 +8,7 @@
 
 namespace distsetup {
 
-// Until `is_stopping`; then the ranks are stopped as by a cancel.
-void run_node_agent(const ServiceSettings& settings, EventLog& log, const std::atomic<bool>& is_stopping);
+// Until `is_stopping`; then the ranks are stopped as by a cancel. False: the first node refuses this one, which was said.
+bool run_node_agent(const ServiceSettings& settings, EventLog& log, const std::atomic<bool>& is_stopping);
 
 }  // namespace distsetup

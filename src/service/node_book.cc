@@ -1,6 +1,18 @@
 #include "service/node_book.h"
 
+#include <fmt/format.h>
+
+#include <random>
+
+#include "base/file.h"
+
 namespace distsetup {
+
+Diagnostics NodeBook::open(const std::string& data_folder) {
+  std::random_device chance;
+  for (int i = 0; i < 4; ++i) word_ += fmt::format("{:08x}", chance());
+  return write_file_atomic(data_folder + "/" + kNodeWordFile, word_, Overwrite::kForce).diagnostics;
+}
 
 void NodeBook::saw(int64_t rank, double at_s) {
   const std::lock_guard lock(mutex_);

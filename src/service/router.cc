@@ -80,16 +80,7 @@ HttpAnswer route_request(Service& service, HttpRequest& request) {
   if (match.route == nullptr || !match.route->needs_no_token) {
     if (std::optional<HttpAnswer> refused = refuse_stranger(service.settings, request)) return *refused;
   }
-  if (match.route == nullptr && !match.allowed.empty()) {
-    HttpAnswer answer = refusal(405, fmt::format("{} is no method of {}", request.method.substr(0, 20), request.path.substr(0, 200)));
-    std::string allowed;
-    for (const std::string& one : match.allowed) allowed += (allowed.empty() ? "" : ", ") + one;
-    answer.headers.emplace_back("Allow", allowed);
-    return answer;
-  }
-  if (match.route == nullptr)
-    return refusal(404,
-                   fmt::format("no route {} {}; /openapi.json lists them", request.method.substr(0, 20), request.path.substr(0, 200)));
+  if (match.route == nullptr) return refuse_route(match, request.method, request.path);
   const ServiceRoute& route = *match.route;
   request.path_values = std::move(match.values);
   std::vector<BodyMistake> mistakes;
@@ -116,6 +107,16 @@ RouteMatch match_route(const std::vector<ServiceRoute>& routes, std::string_view
     match.allowed.push_back(route.method);
   }
   return match;
+}
+
+HttpAnswer refuse_route(const RouteMatch& match, const std::string& method, const std::string& path) {
+  if (match.allowed.empty())
+    return refusal(404, fmt::format("no route {} {}; /openapi.json lists them", method.substr(0, 20), path.substr(0, 200)));
+  HttpAnswer answer = refusal(405, fmt::format("{} is no method of {}", method.substr(0, 20), path.substr(0, 200)));
+  std::string allowed;
+  for (const std::string& one : match.allowed) allowed += (allowed.empty() ? "" : ", ") + one;
+  answer.headers.emplace_back("Allow", allowed);
+  return answer;
 }
 
 HttpAnswer answer_request(Service& service, HttpRequest request) {

@@ -14,6 +14,9 @@ struct RouteMatch {
 
 RouteMatch match_route(const std::vector<ServiceRoute>& routes, std::string_view method, std::string_view path);
 
+// 405 with the methods that the path has, 404 where it is no path of ours.
+HttpAnswer refuse_route(const RouteMatch& match, const std::string& method, const std::string& path);
+
 // Never throws; a failure of ours is a 500 with its event in the log.
 HttpAnswer answer_request(Service& service, HttpRequest request);
 

@@ -33,6 +33,10 @@ void RunCurves::read_on(const std::string& path, Known& known) {
     json.erase("kind");
     if (kind == "evaluation") known.evaluations.push_back(std::move(json));
     if (kind != "step") continue;
+    if (const auto metered = json.find("memory"); metered != json.end()) {
+      known.memory = *metered;
+      json.erase("memory");
+    }
     const double step_s = json.value("step_s", 0.0), tokens_per_s = json.value("tokens_per_s", 0.0);
     if (known.num_steps++ == 0) {
       known.first_step_s = step_s;
@@ -63,6 +67,7 @@ RunCurve RunCurves::read(const std::string& path) {
   out.steps = thinned(out.steps, kMostPoints);
   out.evaluations = thinned(known.evaluations, kMostPoints);
   out.last_step = known.last_step;
+  out.memory = known.memory;
   out.num_steps = known.num_steps;
   const double others = static_cast<double>(known.num_steps - 1);
   out.mean_step_s = known.num_steps > 1 ? known.sum_step_s / others : known.first_step_s;

@@ -13,6 +13,7 @@ struct RunCurve {
   Json steps = Json::array();        // lines of kind "step", at most kMostPoints
   Json evaluations = Json::array();  // lines of kind "evaluation", the same
   Json last_step;                    // null: no step yet
+  Json memory;                       // of the last step that was metered op by op: bytes by class and by phase; null: none yet
   int64_t num_steps = 0;
   double mean_step_s = 0, mean_tokens_per_s = 0;  // without the first, which pays for first touches, where there are others
 };
@@ -32,7 +33,7 @@ class RunCurves {
     int64_t num_steps = 0;
     double sum_step_s = 0, sum_tokens_per_s = 0, first_step_s = 0, first_tokens_per_s = 0;
     int64_t keep_every = 1;  // of the steps, so that a long run does not fill the memory
-    Json last_step;
+    Json last_step, memory;
   };
   void read_on(const std::string& path, Known& known);
   std::mutex mutex_;

@@ -28,6 +28,7 @@
 #include "service/settings_file.h"
 #include "service/sibling_program.h"
 #include "service/slurm_job.h"
+#include "service/tuned_plan.h"
 
 namespace distsetup {
 namespace {
@@ -108,11 +109,15 @@ int serve_node(const ServiceSettings& settings) {
   fmt::print("Node {} of {} joins {}:{}\n", settings.node_rank, settings.nodes, settings.master_addr, settings.port);
   std::fflush(stdout);
   std::atomic<bool> is_stopping{false};
-  std::thread agent([&] { run_node_agent(settings, log, is_stopping); });
+  std::atomic<bool> is_taken{true};
+  std::thread agent([&] {
+    is_taken = run_node_agent(settings, log, is_stopping);
+    if (!is_taken) ::kill(::getpid(), SIGTERM);  // which is waited for below
+  });
   log.write(LogLevel::kInfo, "node_stopping", {{"signal", await_signal()}});
   is_stopping = true;
   agent.join();
-  return kExitOk;
+  return is_taken ? kExitOk : kExitUnusable;
 }
 
 int serve(ServiceSettings settings) {
@@ -144,6 +149,7 @@ int serve(ServiceSettings settings) {
   service.jobs = &jobs;
   service.datasets = &datasets;
   service.started_ms = wall_clock_ms();
+  if (const Diagnostics wrong = service.nodes.open(settings.data_folder); has_error(wrong)) return complain(wrong, kExitUnusable);
   JobQueue queue(service);
   service.queue = &queue;
   HttpServer server(settings, [&service](HttpRequest request) { return answer_request(service, std::move(request)); });
@@ -173,8 +179,8 @@ int serve(ServiceSettings settings) {
 int run_service_program(const std::vector<std::string>& words) {
   if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
   if (words.size() >= 2 && words[0] == "--slurm") return run_slurm_phase(words[1], {words.begin() + 2, words.end()});
+  if (words.size() >= 2 && words[0] == "--plan-tuned") return plan_tuned({words.begin() + 1, words.end()});
   if (words.size() == 3 && words[0] == "--keep") return run_keeper(words[1], std::strtol(words[2].c_str(), nullptr, 10));
-  if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
   // Before any thread begins: only the main thread waits for them.
   sigset_t blocked;
   sigemptyset(&blocked);

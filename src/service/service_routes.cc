@@ -115,17 +115,20 @@ HttpAnswer answer_node(Service& service, const HttpRequest& request, const Json&
   if (settings.launcher != LauncherKind::kNodes || rank >= settings.nodes)
     return refusal(409, fmt::format("this service has no node {}: it has {} started by agents", rank,
                                     settings.launcher == LauncherKind::kNodes ? settings.nodes : 1));
+  std::string word;
+  for (const auto& [name, text] : request.query) word = name == "word" ? text : word;
+  if (word != service.nodes.word())
+    return refusal(409,
+                   fmt::format("node {} does not see this service's data folder, '{}': nodes share it. What it has read below its "
+                               "own --data is {}",
+                               rank, settings.data_folder, word.empty() ? "nothing" : "of another service"));
   service.nodes.saw(rank, now_s());
   for (const JobRecord& job : service.jobs->in_states({JobState::kInProgress})) {
     const JobFolder folder(settings.data_folder, job.id);
     if (job.is_cancel_asked || keeper_phase(folder, job.attempt) != "launch" || keeper_result(folder, job.attempt)) continue;
     const Json meeting = read_json(folder.attempt(job.attempt) + "/rendezvous.json");
     if (!meeting.is_object()) continue;
-    return json_answer({{"job",
-                         {{"job_uuid", job.id},
-                          {"attempt", job.attempt},
-                          {"folder", folder.path()},
-                          {"master_port", meeting.value("master_port", 0)}}}});
+    return json_answer({{"job", {{"job_uuid", job.id}, {"attempt", job.attempt}, {"master_port", meeting.value("master_port", 0)}}}});
   }
   return json_answer({{"job", nullptr}});
 }
@@ -175,8 +178,10 @@ std::vector<ServiceRoute> service_routes() {
   metrics.handler = answer_metrics;
   out.push_back(std::move(metrics));
   ServiceRoute node = new_route("GET", "/v1/nodes/{rank}", "node_work", "what an agent on another node has to do");
-  node.parameters = {{"rank", "path", "its node rank", {{"type", "integer"}, {"minimum", 1}, {"maximum", 9999}}, true}};
-  node.answers = {json_result("AnyObject", "a job, or null"), problem_answer(409, "this service has no such node")};
+  node.parameters = {{"rank", "path", "its node rank", {{"type", "integer"}, {"minimum", 1}, {"maximum", 9999}}, true},
+                     {"word", "query", "what the file node_word below its data folder says", {{"type", "string"}, {"maxLength", 64}}}};
+  node.answers = {json_result("AnyObject", "a job, or null"),
+                  problem_answer(409, "this service has no such node, or the node does not see its data folder")};
   node.handler = answer_node;
   out.push_back(std::move(node));
   ServiceRoute provider = new_route("GET", "/v1/providers/{provider_id}", "get_provider", "one of the providers");

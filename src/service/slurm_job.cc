@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -36,6 +37,15 @@ bool is_in_queue(const std::string& state) {
          state == "REQUEUED" || state == "STOPPED";
 }
 
+// A job is in SLURM's queue, though it is not in our file: the keeper was killed before it could write the number down.
+std::string number_of_folder(const std::string& folder) {
+  const std::optional<std::vector<SlurmJob>> jobs = own_slurm_jobs();
+  for (const SlurmJob& one : jobs.value_or(std::vector<SlurmJob>{})) {
+    if (one.folder == folder) return one.number;
+  }
+  return "";
+}
+
 // The number that sbatch gave; "": it was refused.
 std::string submit_job(const std::vector<std::string>& flags) {
   std::vector<std::string> words = {sibling_program(), "launch", "--plan", "plan.json", "--target", "slurm", "--yes", "--force"};
@@ -62,6 +72,22 @@ void show_output(const std::string& folder, const std::string& number) {
 
 }  // namespace
 
+std::optional<std::vector<SlurmJob>> own_slurm_jobs() {
+  const Said said = run_program({"squeue", "--noheader", "--user", std::to_string(::getuid()), "--format", "%A|%Z"}, 60, "",
+                                Spawn::Errors::kDropped);
+  if (!said.started || said.code != 0) return std::nullopt;
+  std::vector<SlurmJob> out;
+  for (const std::string& line : split_words(said.text, '\n')) {
+    const size_t bar = line.find('|');
+    if (bar != std::string::npos) out.push_back({line.substr(0, bar), line.substr(bar + 1)});
+  }
+  return out;
+}
+
+bool cancel_slurm_job(const std::string& number) {
+  return run_program({"scancel", number}, 60, "", Spawn::Errors::kDropped).code == 0;
+}
+
 int run_slurm_phase(const std::string& folder, const std::vector<std::string>& flags) {
   sigset_t awaited;
   sigemptyset(&awaited);
@@ -70,11 +96,10 @@ int run_slurm_phase(const std::string& folder, const std::vector<std::string>& f
   const std::string path = folder + "/slurm_job.json";
   const Json before = read_json(path);
   std::string number = before.is_object() ? before.value("number", "") : "";
-  if (number.empty() || !is_in_queue(field_of_job(number, "JobState"))) {
-    number = submit_job(flags);
-    if (number.empty()) return 1;
-    (void)write_file_atomic(path, Json{{"number", number}}.dump() + "\n", Overwrite::kForce);
-  }
+  if (number.empty() || !is_in_queue(field_of_job(number, "JobState"))) number = number_of_folder(folder);
+  if (number.empty()) number = submit_job(flags);
+  if (number.empty()) return 1;
+  (void)write_file_atomic(path, Json{{"number", number}}.dump() + "\n", Overwrite::kForce);
   fmt::print("job {} of SLURM\n", number);
   std::fflush(stdout);
   std::string state = field_of_job(number, "JobState"), shown;
@@ -83,7 +108,7 @@ int run_slurm_phase(const std::string& folder, const std::vector<std::string>& f
     shown = state;
     std::fflush(stdout);
     const timespec wait = {kLook.count(), 0};
-    if (::sigtimedwait(&awaited, nullptr, &wait) > 0) (void)run_program({"scancel", number}, 60, "", Spawn::Errors::kDropped);
+    if (::sigtimedwait(&awaited, nullptr, &wait) > 0) (void)cancel_slurm_job(number);
     state = field_of_job(number, "JobState");
   }
   const std::string code = field_of_job(number, "ExitCode");

@@ -16,6 +16,7 @@
 #include "service/model_lookup.h"
 #include "service/plan_shape.h"
 #include "service/route_makers.h"
+#include "service/tuned_plan.h"
 
 namespace distsetup {
 namespace {
@@ -89,7 +90,8 @@ std::optional<std::string> checkpoint_folder(const std::string& asked) {
   std::string text = path.string();
   while (text.ends_with("/")) text.pop_back();
   if (text.empty() || text == ".") return "checkpoints";
-  static const std::set<std::string> kTaken = {"set", "set.new", "log", "lock", "plan.json", "job.json", kRowsFile};
+  static const std::set<std::string> kTaken = {"set",     "set.new",       "log",         "lock",     "plan.json", "job.json",
+                                               kRowsFile, kValidationFile, kTuningFolder, kTunedFile, "tuning.new"};
   const std::string first = path.begin()->string();
   return kTaken.contains(first) || first.starts_with("attempt_") ? "checkpoints/" + text : text;
 }
@@ -157,6 +159,13 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
                    {{"training_config.data_config.dataset_id", "is not registered", "POST /v1/datasets"}});
   if (const std::optional<std::string> mistake = rows_mistake(dataset->path, method))
     return refusal(400, fmt::format("data set '{}', {}", dataset_id, *mistake));
+  const std::string validation_id = text_of(body["training_config"]["data_config"], "validation_dataset_id");
+  const std::optional<DatasetRecord> validation = service.datasets->find(validation_id);
+  if (!validation_id.empty() && !validation)
+    return refusal(400, fmt::format("no data set '{}'", validation_id),
+                   {{"training_config.data_config.validation_dataset_id", "is not registered", "POST /v1/datasets"}});
+  if (const std::optional<std::string> mistake = validation ? rows_mistake(validation->path, method) : std::nullopt)
+    return refusal(400, fmt::format("data set '{}', {}", validation_id, *mistake));
   const std::optional<std::string> checkpoints = checkpoint_folder(text_of(body, "checkpoint_dir"));
   if (!checkpoints)
     return refusal(400, "checkpoint_dir leads out of the job's folder",
@@ -205,9 +214,18 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
   facts.strategy = strategy_of(input.provider);
   facts.backend = settings.world() == 1 ? "" : settings.device == "cuda" ? "nccl" : "gloo";
   facts.held_out_one_in = outcome.counts.held_out_one_in;
+  facts.has_validation = validation.has_value();
+  facts.trains_prompts = body["training_config"]["data_config"].value("train_on_input", Json()) == true;
+  facts.is_packed = body["training_config"]["data_config"].value("packed", Json()) == true;
+  facts.is_capped = body["training_config"].value("max_steps_per_epoch", Json(nullptr)).is_number() &&
+                    body["training_config"]["max_steps_per_epoch"] > 0;
+  facts.prompt_format = outcome.prompt_format;
+  facts.log_every = outcome.log_every;
+  facts.tune_steps = outcome.tune_steps;
   facts.plan_words = outcome.words;
   facts.plan = outcome.plan;
   const bool is_written = keep_rows(dataset->path, folder.path() + "/" + kRowsFile) &&
+                          (!validation || keep_rows(validation->path, folder.path() + "/" + kValidationFile)) &&
                           write_file_atomic(folder.path() + "/job.json", facts.json().dump(1) + "\n", Overwrite::kForce).ok();
   if (!is_written) return refusal(503, "the job's files cannot be written: is the disk full?");
   switch (service.jobs->add(job, settings.limits.queued_jobs)) {
@@ -241,7 +259,8 @@ HttpAnswer answer_plan(Service& service, const HttpRequest&, const Json& body) {
   }
   const std::optional<FoundModel> model = find_served_model(service.settings, body["model"]);
   input.model = model ? model->folder : body["model"].get<std::string>();
-  if (!model && fs::exists(input.model))
+  std::error_code failure;  // no name of a file, such as one that is too long
+  if (!model && fs::exists(input.model, failure))
     return refusal(400, fmt::format("'{}' is a path of the service's machine, expected the name of a model", input.model));
   input.provider_text = provider_text_of(service.settings);
   input.provider = provider_tree_of(service.settings);

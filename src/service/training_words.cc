@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 namespace distsetup {
 namespace {
@@ -27,45 +28,50 @@ constexpr std::array<KeyFlag, 3> kProviderFlags = {
     {{"dpo_beta", "--beta"}, {"dpo_loss_type", "--loss"}, {"label_smoothing", "--label-smoothing"}}};
 
 // The service's own: names, data, where and how often a job runs.
-constexpr std::array<const char*, 39> kActing = {"job_uuid",
-                                                 "image_name",
-                                                 "apis",
-                                                 "provider.*",
-                                                 "metadata_store.*",
-                                                 "external_providers_dir",
-                                                 "models",
-                                                 "finetuned_model",
-                                                 "model",
-                                                 "priority",
-                                                 "checkpoint_dir",
-                                                 "algorithm_config.type",
-                                                 "algorithm_config.lora_attn_modules",
-                                                 "algorithm_config.apply_lora_to_mlp",
-                                                 "algorithm_config.quantize_base",
-                                                 "training_config.n_epochs",
-                                                 "training_config.max_steps_per_epoch",
-                                                 "training_config.dtype",
-                                                 "training_config.data_config.dataset_id",
-                                                 "training_config.data_config.data_format",
-                                                 "training_config.data_config.train_split_percentage",
-                                                 "training_config.data_config.packed",
-                                                 "training_config.optimizer_config.optimizer_type",
-                                                 "training_config.efficiency_config.enable_activation_checkpointing",
-                                                 "training_config.efficiency_config.enable_activation_offloading",
-                                                 "training_config.efficiency_config.fsdp_cpu_offload",
-                                                 "torch_run_config.node_rank",
-                                                 "torch_run_config.master_addr",
-                                                 "torch_run_config.master_port",
-                                                 "torch_run_config.max_restarts",
-                                                 "service_config.*",
-                                                 "serve.*",
-                                                 "device",
-                                                 "cuda_devices",
-                                                 "checkpoint_format",
-                                                 "use_reference_model",
-                                                 "providers.*",
-                                                 "server.*",
-                                                 "version"};
+constexpr auto kActing = std::to_array<const char*>({"job_uuid",
+                                                     "image_name",
+                                                     "apis",
+                                                     "provider.*",
+                                                     "metadata_store.*",
+                                                     "external_providers_dir",
+                                                     "models",
+                                                     "finetuned_model",
+                                                     "model",
+                                                     "priority",
+                                                     "checkpoint_dir",
+                                                     "algorithm_config.type",
+                                                     "algorithm_config.lora_attn_modules",
+                                                     "algorithm_config.apply_lora_to_mlp",
+                                                     "algorithm_config.quantize_base",
+                                                     "training_config.n_epochs",
+                                                     "training_config.max_steps_per_epoch",
+                                                     "training_config.dtype",
+                                                     "training_config.data_config.dataset_id",
+                                                     "training_config.data_config.train_split_percentage",
+                                                     "training_config.data_config.packed",
+                                                     "training_config.optimizer_config.optimizer_type",
+                                                     "training_config.efficiency_config.enable_activation_checkpointing",
+                                                     "training_config.efficiency_config.enable_activation_offloading",
+                                                     "training_config.efficiency_config.fsdp_cpu_offload",
+                                                     "torch_run_config.node_rank",
+                                                     "torch_run_config.master_addr",
+                                                     "torch_run_config.master_port",
+                                                     "torch_run_config.max_restarts",
+                                                     "service_config.*",
+                                                     "serve.*",
+                                                     "device",
+                                                     "cuda_devices",
+                                                     "checkpoint_format",
+                                                     "use_reference_model",
+                                                     "providers.*",
+                                                     "server.*",
+                                                     "training_config.data_config.validation_dataset_id",
+                                                     "training_config.data_config.train_on_input",
+                                                     "hyperparam_search_config.*",
+                                                     "fsdp_config.cpu_offload",
+                                                     "datasetio.*",
+                                                     "shields",
+                                                     "version"});
 
 const Json* find_key(const Json& json, std::string_view key) {
   const Json* at = &json;
@@ -118,20 +124,85 @@ void add_adapter(const Json& request, WordList& list) {
   if (!targets.empty()) list.add("--lora-targets", targets);
 }
 
-void add_efficiency(const Json& request, WordList& list) {
+constexpr const char* kFsdpOffload = "training_config.efficiency_config.fsdp_cpu_offload";
+
+void add_efficiency(const Json& request, PlannedFor whom, WordList& list) {
   const std::string section = "training_config.efficiency_config.";
   if (is_true(request, section + "enable_activation_checkpointing")) list.add("--recompute", "full");
   if (is_true(request, section + "enable_activation_offloading")) list.add("--offload-activations", "host");
-  if (is_true(request, section + "fsdp_cpu_offload")) {
-    list.add("--offload-parameters", "host");
+  if (is_true(request, kFsdpOffload)) {
+    list.add("--offload-parameters", whom == PlannedFor::kJob ? "none" : "host");
     list.add("--offload-optimizer", "host");
+  }
+}
+
+// Of "Question: {prompt}\nAnswer: {response}" the words around the prompt, as `distsetup data prepare` takes them; nothing: the
+// response does not stand at its end, or the prompt is not there once.
+std::optional<std::string> prompt_format_of(const std::string& chat_template) {
+  constexpr std::string_view kPrompt = "{prompt}", kResponse = "{response}";
+  if (!chat_template.ends_with(kResponse)) return std::nullopt;
+  const std::string text = chat_template.substr(0, chat_template.size() - kResponse.size());
+  const size_t at = text.find(kPrompt);
+  if (at == std::string::npos || text.find(kPrompt, at + 1) != std::string::npos || text.find(kResponse) != std::string::npos)
+    return std::nullopt;
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (i == at) {
+      out += "{}";
+      i += kPrompt.size() - 1;
+    } else {
+      out += text[i];
+      if (text[i] == '{' || text[i] == '}') out += text[i];
+    }
+  }
+  return out;
+}
+
+// What the API asks for, and no trainer of ours has a use for.
+void add_idle(const Json& request, std::vector<BodyMistake>& idle) {
+  struct IdleKey {
+    const char *key, *why;
+  };
+  constexpr auto kIdle = std::to_array<IdleKey>(
+      {{"algorithm_config.reward_scale", "DPO has no reward that could be scaled; how closely the model is held is beta"},
+       {"algorithm_config.reward_clip", "DPO has no reward that could be clipped"},
+       {"algorithm_config.epsilon", "DPO has no such number"},
+       {"algorithm_config.gamma", "DPO has no such number"},
+       {"training_config.data_config.data_format", "each row says by its keys what it is"}});
+  for (const IdleKey& one : kIdle)
+    if (const Json* value = find_key(request, one.key)) idle.push_back({one.key, value_text(*value), one.why});
+}
+
+void add_notes(const Json& request, const Json& provider, const ServiceSettings& settings, PlannedFor whom, TrainingWords& out,
+               WordList& list) {
+  if (whom == PlannedFor::kJob && (is_true(provider, "fsdp_config.cpu_offload") || is_true(request, kFsdpOffload))) {
+    list.add("--offload-parameters", "none");
+    list.add("--offload-optimizer", "host");
+    out.notes.emplace_back("cpu_offload: masters and moments are on the host and updated there; parameters stay on the device");
+  }
+  if (const Json* format = find_key(provider, "checkpoint_format"))
+    out.notes.push_back(
+        fmt::format("checkpoint_format {}: checkpoints are sharded and readable on other world sizes, the model at the "
+                    "end is consolidated as Hugging Face has it; both are written in every case",
+                    value_text(*format)));
+  if (const Json* every = find_key(provider, "logging_steps"); every != nullptr && every->is_number_integer()) {
+    if (settings.launcher == LauncherKind::kSlurm) {
+      out.notes.emplace_back("logging_steps: not passed on to jobs of SLURM, which log a hundred lines");
+    } else {
+      out.log_every = std::max<int64_t>(0, every->get<int64_t>());
+    }
+    out.acting_keys.emplace_back("logging_steps");
+  }
+  if (const Json* words = find_key(provider, "chat_template"); words != nullptr && words->is_string()) {
+    out.prompt_format = prompt_format_of(words->get<std::string>()).value_or("");
+    out.acting_keys.emplace_back("chat_template");
   }
 }
 
 }  // namespace
 
 TrainingWords training_words(const Json& request, const Json& provider, const std::vector<std::string>& fields,
-                             const ServiceSettings& settings, const std::string& method) {
+                             const ServiceSettings& settings, const std::string& method, PlannedFor whom) {
   TrainingWords out;
   WordList list(fields);
   const bool is_inline = settings.mode == ServiceMode::kInline, is_dpo = method == "dpo";
@@ -164,9 +235,10 @@ TrainingWords training_words(const Json& request, const Json& provider, const st
     const std::string text = value_text(*dtype);
     list.add("--precision", text == "bfloat16" || text == "bf16" ? "bf16" : text == "float16" || text == "fp16" ? "fp16" : "fp32");
   }
-  if (is_true(request, "training_config.data_config.packed")) list.words.emplace_back("--packing");
   add_adapter(request, list);
-  add_efficiency(request, list);
+  add_efficiency(request, whom, list);
+  add_notes(request, provider, settings, whom, out, list);
+  add_idle(request, out.idle);
   list.add_default("micro_batch", "--micro-batch", "2");
   list.add_default("gradient_accumulation", "--gradient-accumulation", "1");
   list.add_default("train.sequence_length", "--sequence-length", is_inline ? "2048" : "4096");
@@ -181,7 +253,8 @@ TrainingWords training_words(const Json& request, const Json& provider, const st
   return out;
 }
 
-std::vector<BodyMistake> unsupported_settings(const Json& request) {
+std::vector<BodyMistake> unsupported_settings(const Json& request, const Json& provider, const ServiceSettings& settings,
+                                              const std::string& method) {
   std::vector<BodyMistake> out;
   const auto refuse = [&out](const char* key, const std::string& what, const char* help) {
     out.push_back({key, "is not supported here: " + what, help});
@@ -195,12 +268,20 @@ std::vector<BodyMistake> unsupported_settings(const Json& request) {
     refuse("algorithm_config.use_dora", "adapters have no magnitudes", "use_dora: false");
   if (is_true(request, "algorithm_config.apply_lora_to_output"))
     refuse("algorithm_config.apply_lora_to_output", "no adapter stands beside the head", "apply_lora_to_output: false");
-  if (is_true(request, "training_config.data_config.train_on_input"))
-    refuse("training_config.data_config.train_on_input", "answers are trained, prompts are not",
-           "rows with `text` in place of prompt and completion are trained whole");
-  if (find_key(request, "training_config.data_config.validation_dataset_id") != nullptr)
-    refuse("training_config.data_config.validation_dataset_id", "rows of the data set itself are held out",
-           "train_split_percentage says how many are trained");
+  if (method == "dpo" && is_true(request, "training_config.data_config.train_on_input"))
+    refuse("training_config.data_config.train_on_input", "of preference pairs answers are compared, and prompts are not trained",
+           "train_on_input: false");
+  const bool has_validation = find_key(request, "training_config.data_config.validation_dataset_id") != nullptr;
+  if (has_validation && find_key(request, "training_config.data_config.train_split_percentage") != nullptr)
+    out.push_back({"training_config.data_config.train_split_percentage",
+                   "is there beside validation_dataset_id: both say what is held out", "leave one of them out"});
+  const Json* grid = find_key(request, "hyperparam_search_config");
+  if (grid != nullptr && !grid->empty() && settings.launcher != LauncherKind::kLocal)
+    refuse("hyperparam_search_config", "settings are searched on the service's own machine, and jobs run on others",
+           "a service with --launcher local");
+  if (const Json* words = find_key(provider, "chat_template"))
+    if (!words->is_string() || !prompt_format_of(words->get<std::string>()))
+      refuse("chat_template", "the response stands at its end, behind {prompt}", "\"Question: {prompt}\\nAnswer: {response}\"");
   const Json* shuffle = find_key(request, "training_config.data_config.shuffle");
   if (shuffle != nullptr && *shuffle == false)
     refuse("training_config.data_config.shuffle", "every epoch has an order of its own", "shuffle: true");
@@ -222,6 +303,7 @@ StepCounts count_steps(const Json& request, int64_t num_rows, int64_t global_bat
     const double rest = 1 - split->get<double>();
     out.held_out_one_in = rest < 1e-9 ? 0 : std::llround(1 / rest);
   }
+  if (find_key(request, "training_config.data_config.validation_dataset_id") != nullptr) out.held_out_one_in = 0;
   if (num_rows < 10 && out.held_out_one_in > num_rows) out.held_out_one_in = 0;  // too few to hold one out
   out.train_rows = num_rows - (out.held_out_one_in > 0 ? num_rows / out.held_out_one_in : 0);
   out.steps_per_epoch = std::max<int64_t>(1, out.train_rows / std::max<int64_t>(1, global_batch));

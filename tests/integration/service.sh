@@ -173,6 +173,15 @@ is "what waits, in v1's words" "$(ask GET "/v1/post-training/job/status?job_uuid
 is "cancel what waits" "$(ask POST "/v1/post-training/job/cancel" '{"job_uuid": "w2"}' | json 'd["status"]')" cancelled
 wait_for w2 cancelled
 wait_for_step long 5
+# Memory is measured while it runs: the peak, what it is made of, and the phases of a step, each beside its prediction.
+ask GET "/v1/post-training/job/status?job_uuid=long" >long.json
+[[ ! -e data/jobs/long/report.json ]] || fail "the report comes at the end"
+is "while it runs: the peak" "$(json '[d["state"], d["measured"]["peak_allocated_bytes"] == d["plan"]["predicted"]["peak_allocated_bytes"] == d["resources_allocated"]["memory"]["measured_peak_bytes"] > 0]' <long.json)" "['in_progress', True]"
+is "while it runs: by phase" "$(json '[p["phase"] for p in d["measured"]["phases"] if p in d["plan"]["phases"]]' <long.json)" "['forward', 'loss', 'backward', 'optimizer']"
+is "while it runs: by class" "$(json 'sorted(r["what"] for r in d["measured"]["rows"] if r["unit"] == "bytes" and r["predicted"] == r["measured"] > 0)' <long.json)" \
+  "['activation', 'arena', 'communication', 'gathered parameter', 'gradient', 'logits', 'optimizer state', 'parameter shard', 'peak allocated', 'workspace']"
+has "while it runs: the page" "$(ask GET /jobs/long)" " so far</p>"
+is "the curve has numbers alone" "$(json 'any("memory" in one for one in d["losses"])' <long.json)" False
 
 # --- the server is killed in the middle: the job goes on, and is found again
 kill -9 "$service_pid"

@@ -37,6 +37,36 @@ for _ in $(seq 300); do [[ -s slurm_head.data/jobs/two/metrics.jsonl ]] && break
 curl -sS -X POST "$url/v1/post-training/job/cancel?job_uuid=two" >/dev/null
 wait_for two cancelled 60
 is "SLURM: nothing is left in its queue" "$(squeue --noheader)" ""
+
+# A keeper is killed: SLURM's job goes on, and gets another keeper at once; it is not begun twice, and a cancel reaches it.
+job three 10000 >/dev/null
+wait_for three in_progress 60
+for _ in $(seq 300); do [[ -s slurm_head.data/jobs/three/metrics.jsonl ]] && break; sleep 0.2; done
+number=$(squeue --noheader --format %A)
+kill_keeper() { kill -9 "$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "slurm_head.data/jobs/$1/attempt_$2/keeper.json")"; }
+kill_keeper three 1
+for _ in $(seq 100); do [[ -s slurm_head.data/jobs/three/attempt_2/keeper.json ]] && break; sleep 0.2; done
+wait_for three in_progress 30
+sleep 3
+is "SLURM: the same job goes on" "$(squeue --noheader --format %A)" "$number"
+has "SLURM: the log says it" "$(cat slurm_head.log)" slurm_job_adopted
+# The server and the keeper are killed: the next server adopts it.
+kill -9 "$service_pid"
+kill_keeper three 2
+start_service slurm_head
+for _ in $(seq 100); do [[ -s slurm_head.data/jobs/three/attempt_3/keeper.json ]] && break; sleep 0.2; done
+[[ -s slurm_head.data/jobs/three/attempt_3/keeper.json ]] || fail "SLURM: nobody adopts the job" "$(tail -n 5 slurm_head.log)"
+is "SLURM: the same job goes on still" "$(squeue --noheader --format %A)" "$number"
+curl -sS -X POST "$url/v1/post-training/job/cancel?job_uuid=three" >/dev/null
+wait_for three cancelled 60
+is "SLURM: the cancel reached it" "$(squeue --noheader)" ""
+# A job of SLURM in the folder of one that has ended is swept away when a server starts.
+stop_service "$service_pid"
+(cd slurm_head.data/jobs/three && sbatch --parsable --wrap 'sleep 600' >/dev/null)
+start_service slurm_head
+for _ in $(seq 150); do [[ -z $(squeue --noheader) ]] && break; sleep 0.2; done
+is "SLURM: what nobody waits for is cancelled" "$(squeue --noheader)" ""
+has "SLURM: the log says why" "$(cat slurm_head.log)" slurm_job_cancelled
 stop_service "$service_pid"
 
 # --- ssh

@@ -13,6 +13,14 @@ YAML
 free_port >front.port
 start_service head
 head_port=$(cat head.port)
+# A node whose --data is another folder is told so when it comes, not when a job does.
+NODE_RANK=1 MASTER_ADDR=127.0.0.1 "$DISTSETUP_BIN/distsetup" serve --config run_fsdp.yaml --port "$head_port" --device cpu --data "$work/elsewhere" \
+  --models models --grace 5 >other.out 2>other.log &
+other_pid=$!
+service_pids+=("$other_pid")
+for _ in $(seq 100); do grep -q "does not take this node" other.log && break; sleep 0.1; done
+has "another folder" "$(cat other.log)" "node 1 does not see this service's data folder, '$work/head.data'"
+stop_service "$other_pid"
 NODE_RANK=1 MASTER_ADDR=127.0.0.1 "$DISTSETUP_BIN/distsetup" serve --config run_fsdp.yaml --port "$head_port" --device cpu --data "$work/head.data" \
   --models models --grace 5 >node.out 2>node.log &
 service_pids+=($!)

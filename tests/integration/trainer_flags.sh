@@ -142,6 +142,16 @@ losses_agree "rows, an engine" rows_engine/metrics.jsonl rows_two/metrics.jsonl 
 run "the same rows, prepared by hand" 0 "$distsetup" data prepare rows.jsonl --fields instruction=question,output=response \
   --tokenizer rows_model --held-out 0 --output rows_set
 is "the same token ids" "$(sha256sum <rows_set/training.tokens)" "$(sha256sum <"$(dirname "$(find cache -name dataset.json)")/training.tokens")"
+head -n 2 rows.jsonl >few.jsonl
+prepared=("$distsetup" data prepare rows.jsonl --fields instruction=question,output=response --tokenizer rows_model --json)
+run "rows of their own for evaluation" 0 "${prepared[@]}" --validation few.jsonl --train-on-prompts --output rows_valid
+python3 -c '
+import json
+d = json.load(open("rows_valid/dataset.json")); t, h = d["training"], d["held_out"]
+assert h["samples"] == 2, h
+for one in (t, h): assert one["trained_tokens"] == one["tokens"] - one["samples"], one' || fail "rows of their own for evaluation"
+run "held out twice" 2 "${prepared[@]}" --validation few.jsonl --held-out 5 --output rows_twice
+has "held out twice" "$said" "--held-out and --validation both say what is held out"
 is "still one set" "$(find cache -name dataset.json | wc -l)" 1
 run "rows that are not here" 5 "$trainer" "${rows[@]/#rows.jsonl/Open-Orca\/OpenOrca}" --backend fsdp2 --ckpt_path rows_none
 has "rows that are not here" "$said" "download it: hf download --repo-type dataset"

@@ -114,6 +114,33 @@ TEST_CASE("the peak is at the instruction that the list predicts", "[memory]") {
   CHECK(engine.memory().peak_instruction_bytes == peak);
 }
 
+TEST_CASE("every phase of a step has a peak of its own, as the plan has it, from its first step on", "[memory]") {
+  install_meter();
+  set_compute_threads(1);
+  TinyOptions o = sized(128, 64);
+  const Plan plan = tiny_plan(o);
+  const auto device = make_cpu_device();
+  const auto self = make_self_communicator(plan.mesh);
+  Engine engine(plan, *device, *self, {.metered_steps = 1});
+  engine.initialize_parameters();
+  engine.load();
+  CHECK(engine.memory().phase_bytes.empty());
+  const Batch batch = global_batch(plan, 0);
+  engine.step({batch.ids, batch.targets, batch.valid, 1e-3});
+  const Schedule& list = engine.schedule(Phase::kStep);
+  std::map<std::string, int64_t> expected;
+  for (size_t n = 0; n < list.steps.size(); ++n) {
+    int64_t& most = expected[list.instructions[size_t(list.steps[n].instruction)].phase];
+    most = std::max(most, run_bytes(list) + list.live_bytes[n] + workspace_bytes(list.steps[n], list, Accelerator::kCpu));
+  }
+  const MemoryReport report = engine.memory();
+  CHECK(report.phase_bytes == expected);
+  CHECK(expected.size() >= 4);
+  CHECK(report.phase_bytes.at("optimizer") < report.phase_bytes.at("backward"));
+  CHECK(engine.peak_bytes() == report.metered_peak_bytes);
+  CHECK(engine.peak_bytes() >= report.phase_bytes.at("backward"));
+}
+
 TEST_CASE("an allocation that nobody declared is seen", "[memory]") {
   install_meter();
   const auto device = make_cpu_device();

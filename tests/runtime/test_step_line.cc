@@ -45,6 +45,21 @@ TEST_CASE("step line: a terminal's line has what fits, the most important first,
   for (int columns = 1; columns < 200; ++columns) CHECK(text(columns).size() <= static_cast<size_t>(columns) + 1);
 }
 
+TEST_CASE("step line: metrics.jsonl has the peak so far, and of a metered step the memory by phase") {
+  StepFacts facts;
+  facts.step = 3;
+  facts.step_s = 0.5;
+  facts.peak_bytes = 12345;
+  const Json memory = {{"held_bytes", 5}, {"phases", {{{"phase", "forward"}, {"measured_bytes", 7}}}}};
+  const Json metered = step_line(facts, {}, {}, memory), plain = step_line(facts, {}, {}, nullptr);
+  CHECK(metered["peak_bytes"] == 12345);
+  CHECK(metered["memory"] == memory);
+  CHECK(plain["peak_bytes"] == 12345);
+  CHECK_FALSE(plain.contains("memory"));
+  facts.peak_bytes = 0;  // no meter
+  CHECK_FALSE(step_line(facts, {}, {}, nullptr).contains("peak_bytes"));
+}
+
 TEST_CASE("step line: the last step and every so many have one") {
   CHECK(has_line(200, 200, 7));
   CHECK(has_line(14, 200, 7));

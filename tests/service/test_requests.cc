@@ -6,6 +6,7 @@
 #include "service/request_schemas.h"
 #include "service/route_table.h"
 #include "service/training_words.h"
+#include "service/tuned_plan.h"
 
 #include <set>
 
@@ -97,7 +98,7 @@ TEST_CASE("service request: words of the trainer, and the guide's defaults") {
   const Json request = Json::parse(kGuide);
   const auto words = [&](const Json& given, const Json& provider, const std::vector<std::string>& fields) {
     std::string text;
-    for (const std::string& one : training_words(given, provider, fields, settings, "dpo").words) text += one + " ";
+    for (const std::string& one : training_words(given, provider, fields, settings, "dpo", PlannedFor::kJob).words) text += one + " ";
     return text;
   };
   const std::string plain = words(request, nullptr, {"micro_batch", "train.learning_rate"});
@@ -115,13 +116,81 @@ TEST_CASE("service request: words of the trainer, and the guide's defaults") {
 
 TEST_CASE("service request: settings without a form here are refused by name") {
   Json request = Json::parse(kGuide);
-  CHECK(unsupported_settings(request).empty());
+  ServiceSettings settings;
+  Json provider;
+  const auto refused = [&](const std::string& method = "dpo") {
+    std::string text;
+    for (const BodyMistake& one : unsupported_settings(request, provider, settings, method)) text += one.where + " ";
+    return text;
+  };
+  CHECK(refused().empty());
   request["training_config"]["optimizer_config"]["lr"] = 1e-4;
-  CHECK(unsupported_settings(request).at(0).where == "training_config.learning_rate");
+  CHECK(refused() == "training_config.learning_rate ");
   request["training_config"]["optimizer_config"]["lr"] = 5e-5;
-  CHECK(unsupported_settings(request).empty());
+  CHECK(refused().empty());
   request["algorithm_config"]["loss_type"] = "kto_pair";
-  CHECK(unsupported_settings(request).at(0).where == "algorithm_config.loss_type");
+  CHECK(refused() == "algorithm_config.loss_type ");
+  request["algorithm_config"]["loss_type"] = "ipo";
+  Json& data = request["training_config"]["data_config"];
+  data["train_on_input"] = true;
+  CHECK(refused() == "training_config.data_config.train_on_input ");  // pairs compare answers
+  CHECK(refused("sft").empty());
+  data["validation_dataset_id"] = "other";
+  CHECK(refused("sft").empty());
+  data["train_split_percentage"] = 0.9;
+  CHECK(refused("sft") == "training_config.data_config.train_split_percentage ");
+  data = {{"dataset_id", "d"}, {"shuffle", false}};
+  CHECK(refused() == "training_config.data_config.shuffle ");
+  data.erase("shuffle");
+  request["hyperparam_search_config"] = {{"learning_rate", {1e-4, 1e-5}}};
+  CHECK(refused().empty());
+  settings.launcher = LauncherKind::kSlurm;
+  CHECK(refused() == "hyperparam_search_config ");
+  settings.launcher = LauncherKind::kLocal;
+  provider = {{"chat_template", "{response} to {prompt}"}};
+  CHECK(refused() == "chat_template ");
+  provider = {{"chat_template", "Q {x}: {prompt}\nA: {response}"}};
+  CHECK(refused().empty());
+  CHECK(training_words(request, provider, {}, settings, "dpo", PlannedFor::kJob).prompt_format == "Q {{x}}: {}\nA: ");
+}
+
+TEST_CASE("service request: what is on the host for a job, and for people who plan") {
+  ServiceSettings settings;
+  const Json request = Json::parse(kGuide), provider = {{"fsdp_config", {{"cpu_offload", true}}}};
+  const auto words = [&](PlannedFor whom) {
+    std::string text;
+    const TrainingWords all = training_words(request, provider, {}, settings, "dpo", whom);
+    for (const std::string& one : all.words) text += one + " ";
+    return text + "notes: " + std::to_string(all.notes.size());
+  };
+  CHECK(words(PlannedFor::kJob).find("--offload-parameters none --offload-optimizer host ") != std::string::npos);
+  CHECK(words(PlannedFor::kJob).ends_with("notes: 1"));
+  CHECK(words(PlannedFor::kPeople).find("--offload") == std::string::npos);  // the configuration says it, and any trainer may
+}
+
+TEST_CASE("service request: a validation set holds out nothing of the other") {
+  Json request = Json::parse(kGuide);
+  CHECK(count_steps(request, 1000, 8).train_rows == 900);
+  request["training_config"]["data_config"]["validation_dataset_id"] = "v";
+  CHECK(count_steps(request, 1000, 8).train_rows == 1000);
+  CHECK(count_steps(request, 1000, 8).held_out_one_in == 0);
+}
+
+TEST_CASE("service request: whole numbers are compared to the last bit") {
+  const auto is_good = [](int64_t number) {
+    std::vector<BodyMistake> out;
+    check_body({{"type", "integer"}, {"maximum", int64_t{9007199254740992}}}, number, "x", out);
+    return out.empty();
+  };
+  CHECK(is_good(9007199254740992));
+  CHECK_FALSE(is_good(9007199254740993));  // the same double
+}
+
+TEST_CASE("service job: flags that a search has settled are said once") {
+  const std::vector<std::string> words = {"plan", "--learning-rate", "1e-3", "--beta", "0.1", "--steps", "8"};
+  CHECK(words_with_settings(words, {{"train.learning_rate", "5e-4"}, {"train.beta", "0.3"}}) ==
+        std::vector<std::string>{"plan", "--steps", "8", "--set", "train.beta=0.3", "--set", "train.learning_rate=5e-4"});
+  CHECK(words_with_settings(words, Json::object()) == words);
 }
 
 TEST_CASE("service rows: the first bad row and its field (000-T1)") {

@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "service/access.h"
 #include "service/openapi.h"
 #include "service/request_schemas.h"
@@ -128,4 +130,37 @@ TEST_CASE("service access: so many requests a second, and a burst") {
   CHECK(limiter.wait_s("b", 100) == 0);
   CHECK(limiter.wait_s("a", 101) == 0);
   CHECK(RateLimiter(0).wait_s("a", 0) == 0);
+}
+
+TEST_CASE("service router: a node that does not see the data folder is not taken, and is told so") {
+  RunningService running;
+  running.service.settings.launcher = LauncherKind::kNodes;
+  running.service.settings.nodes = 2;
+  REQUIRE(!has_error(running.service.nodes.open(running.folder.path())));
+  const HttpAnswer stranger = running.ask("GET", "/v1/nodes/1");
+  CHECK(stranger.status == 409);
+  CHECK(stranger.body.find("does not see this service's data folder") != std::string::npos);
+  CHECK(running.ask("GET", "/v1/nodes/1", "", {{"word", "another"}}).status == 409);
+  CHECK(running.service.nodes.num_here(now_s(), 10) == 0);
+  const Result<std::string> word = read_file(running.folder.path(kNodeWordFile));
+  REQUIRE(word.ok());
+  CHECK(running.ask("GET", "/v1/nodes/1", "", {{"word", *word}}).status == 200);
+  CHECK(running.service.nodes.num_here(now_s(), 10) == 1);
+  CHECK(running.ask("GET", "/v1/nodes/2", "", {{"word", *word}}).status == 409);  // there are two: 0 and 1
+}
+
+TEST_CASE("service router: a method that nobody knows") {
+  CHECK(refuse_route(match_route(route_table(), "QUERY", "/health"), "QUERY", "/health").status == 405);
+  CHECK(refuse_route(match_route(route_table(), "QUERY", "/nothing"), "QUERY", "/nothing").status == 404);
+}
+
+TEST_CASE("service access: a browser's token is base64, whole or not at all") {
+  RunningService running;
+  running.service.settings.tokens = {"0123456789abcdef"};
+  const auto status = [&](const std::string& token) {
+    return running.ask("GET", "/v1/providers", "", {}, {{"authorization", "Basic " + token}}).status;
+  };
+  CHECK(status("dTowMTIzNDU2Nzg5YWJjZGVm") == 200);   // u:0123456789abcdef
+  CHECK(status("dTowMTIzNDU2Nzg5YWJjZGVm!") == 401);  // which was read up to the mistake before
+  CHECK(status("dTowMTIzNDU2Nzg5YWJjZGVm====") == 401);
 }

@@ -25,6 +25,12 @@ Result<int64_t> held_out_of(const Arguments& arguments) {
     return error(code::kMissingArgument, {"command line"}, "--output is missing",
                  "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output chats");
   Result<int64_t> every = int_flag(arguments, "held-out", 20, 0, kMostSamples);
+  if (every.ok() && arguments.has("validation")) {
+    if (arguments.has("held-out") && *every != 0)
+      return error(code::kConflict, {"command line"}, "--held-out and --validation both say what is held out",
+                   "leave one of them out");
+    return 0;
+  }
   if (every.ok() && *every == 1)
     return error(code::kOutOfRange, {"command line"}, "--held-out is 1, which leaves nothing to train on",
                  "0 for none, or a number from 2 on");
@@ -49,6 +55,7 @@ int run_prepare(const Arguments& arguments, const Terminal& terminal) {
   if (!threads.ok()) return fail(arguments, terminal, threads.diagnostics);
   request.num_threads = static_cast<int>(*threads);
   request.held_out_every = *held_out_every;
+  request.trains_prompts = arguments.has("train-on-prompts");
   request.output = arguments.text("output");
   if (terminal.err.is_terminal && terminal.talk == Talk::kNormal)
     request.shows_progress = [&terminal](int64_t rows) { mention(terminal, fmt::format("\r{} rows", format_count(rows))); };
@@ -172,6 +179,12 @@ Command data_prepare_command() {
       {"weights", {"dataset-probs"}, FlagKind::kValue, "W,...", "a mixture: how much of training comes from each SOURCE"},
       {"format", {}, FlagKind::kValue, "FORMAT", "of all sources, whatever their endings", 0, source_formats()},
       {"held-out", {}, FlagKind::kValue, "N", "one sample in N is held out for evaluation (20); 0: none"},
+      {"validation", {}, FlagKind::kValue, "SOURCE", "a source that is held out whole, and nothing of the others"},
+      {"train-on-prompts",
+       {"train-on-input"},
+       FlagKind::kSwitch,
+       "",
+       "what users wrote is trained, too, and what the template puts around it; not of preference pairs"},
       {"threads", {}, FlagKind::kValue, "N", "that make tokens; default: one for each processor"},
   };
   command.run = run_prepare;

@@ -89,12 +89,14 @@ Result<PrepareInputs> inputs_of_line(const Arguments& arguments) {
     Diagnostics said = take_weights(split(arguments.text("weights"), ','), "--weights", command_line(), sources);
     if (has_error(said)) return said;
   }
+  if (arguments.has("validation")) sources.push_back({arguments.text("validation"), "", 0, format, *fields});
   PrepareInputs inputs;
   for (const DataSource& source : sources) {
     Result<PrepareSource> found = find_source(source, "");
     if (!found.ok()) return found.diagnostics;
     inputs.sources.push_back(std::move(*found));
   }
+  if (arguments.has("validation")) inputs.sources.back().is_validation = true;
   if (arguments.has("prompt-format")) {
     const Diagnostics bad = take_prompt_format(arguments.text("prompt-format"), command_line(), inputs.sources);
     if (has_error(bad)) return bad;
@@ -157,8 +159,8 @@ Result<PrepareInputs> inputs_of_run(const Spec& spec) {
 
 Result<PrepareInputs> prepare_inputs(const Arguments& arguments) {
   if (arguments.positionals.size() != 1 || !is_run_file(arguments.positionals[0])) return inputs_of_line(arguments);
-  Diagnostics idle =
-      refuse_idle(arguments, {"weights", "fields", "format", "prompt-format"}, "without a run file, which says them for each source");
+  Diagnostics idle = refuse_idle(arguments, {"weights", "fields", "format", "prompt-format", "validation"},
+                                 "without a run file, which says them for each source");
   if (has_error(idle)) return idle;
   const Result<Spec> spec = data_of_run(arguments.positionals[0]);
   if (!spec.ok()) return spec.diagnostics;

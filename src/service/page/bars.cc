@@ -15,7 +15,7 @@ double bar_place(int64_t bytes, int64_t most_bytes) {
 
 }  // namespace
 
-std::string bar_svg(const std::vector<BarPart>& parts, int64_t most_bytes, int64_t mark_bytes) {
+std::string bar_svg(const std::vector<BarPart>& parts, int64_t most_bytes) {
   std::string inside;
   int64_t begin_bytes = 0;
   for (const BarPart& part : parts) {
@@ -25,9 +25,6 @@ std::string bar_svg(const std::vector<BarPart>& parts, int64_t most_bytes, int64
     inside +=
         fmt::format("<rect class=\"part{}\" x=\"{:.1f}\" width=\"{:.1f}\" y=\"0\" height=\"20\"/>", part.colour, begin, end - begin);
   }
-  if (mark_bytes > 0)
-    inside +=
-        fmt::format("<line class=\"mark\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"0\" y2=\"20\"/>", bar_place(mark_bytes, most_bytes));
   return fmt::format("<svg class=\"bar\" viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" aria-hidden=\"true\">{}</svg>", inside);
 }
 

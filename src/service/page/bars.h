@@ -11,8 +11,8 @@ struct BarPart {
   int64_t bytes = 0;
 };
 
-// `most_bytes`: the whole width. `mark_bytes` above 0: a line across the bar there (the capacity, the measured peak).
-std::string bar_svg(const std::vector<BarPart>& parts, int64_t most_bytes, int64_t mark_bytes = 0);
+// `most_bytes`: the whole width.
+std::string bar_svg(const std::vector<BarPart>& parts, int64_t most_bytes);
 // A square of a part's colour, beside its name.
 std::string swatch_svg(size_t colour);
 

@@ -49,6 +49,17 @@ std::string devices_text(const Json& job) {
   return text;
 }
 
+// "learning_rate 1e-3, beta 0.3"
+std::string tuned_text(const Json& job) {
+  std::string text;
+  const Json tuned = job.value("tuned", Json());
+  const Json settings = tuned.is_object() ? tuned.value("settings", Json::object()) : Json::object();
+  for (const auto& [path, value] : settings.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", path.substr(path.rfind('.') + 1),
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
 Json fact_values(const Json& job, const MetricCurves& curves) {
   FactList facts;
   facts.add("Method", text_at(job, "/method"));
@@ -60,6 +71,7 @@ Json fact_values(const Json& job, const MetricCurves& curves) {
   if (ranks > 0) facts.add("Ranks", format_count(ranks), text_at(job, "/plan/sharding"));
   facts.add("GPUs", devices_text(job));
   facts.add("Verdict", text_at(job, "/plan/verdict"), text_at(job, "/plan/summary"));
+  facts.add("Tuned", tuned_text(job), fmt::format("the best of {} runs", whole_at(job, "/tuned/runs")));
   const double predicted = number_at(job, "/plan/predicted/tokens_per_s"), measured = number_at(job, "/measured/tokens_per_s");
   if (measured > 0 || predicted > 0)
     facts.add("Tokens per second", short_number(measured > 0 ? measured : predicted), rate_beside(measured, predicted));

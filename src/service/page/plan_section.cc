@@ -36,20 +36,35 @@ struct PhaseBytes {
 
 constexpr size_t kHeldColour = 0, kPhaseColour = 2;
 
-Json phase_rows(const Json& plan, int64_t measured_peak_bytes) {
+std::string phase_bar(int64_t bytes, int64_t held_bytes, int64_t most_bytes) {
+  const int64_t always = std::min(held_bytes, bytes);
+  return bar_svg({{kHeldColour, always}, {kPhaseColour, bytes - always}}, most_bytes);
+}
+
+// A phase with its predicted bar and, where ops of it were metered, the measured one below.
+Json phase_rows(const Json& job) {
   std::vector<PhaseBytes> phases;
-  int64_t most = measured_peak_bytes;
-  const int64_t held = whole_at(plan, "/predicted/held_bytes");
-  for (const Json& phase : list_at(plan, "/phases")) {
+  std::map<std::string, int64_t> measured;
+  int64_t most = 0;
+  for (const Json& phase : list_at(job, "/plan/phases")) {
     phases.push_back({text_at(phase, "/phase"), whole_at(phase, "/allocated_bytes")});
     most = std::max(most, phases.back().bytes);
   }
+  for (const Json& phase : list_at(job, "/measured/phases")) {
+    const int64_t bytes = whole_at(phase, "/allocated_bytes");
+    measured[text_at(phase, "/phase")] = bytes;
+    most = std::max(most, bytes);
+  }
   Json rows = Json::array();
   for (const PhaseBytes& phase : phases) {
-    const int64_t always = std::min(held, phase.bytes);
-    rows.push_back({{"name", phase.name},
-                    {"bytes", format_bytes(phase.bytes)},
-                    {"bar", bar_svg({{kHeldColour, always}, {kPhaseColour, phase.bytes - always}}, most, measured_peak_bytes)}});
+    const auto found = measured.find(phase.name);
+    const bool is_measured = found != measured.end();
+    rows.push_back(
+        {{"name", phase.name},
+         {"predicted", format_bytes(phase.bytes)},
+         {"measured", is_measured ? format_bytes(found->second) : "–"},
+         {"bar", phase_bar(phase.bytes, whole_at(job, "/plan/predicted/held_bytes"), most)},
+         {"measured_bar", is_measured ? phase_bar(found->second, whole_at(job, "/measured/held_bytes"), most) : std::string()}});
   }
   return rows;
 }
@@ -122,13 +137,15 @@ Json memory_values(const Json& job) {
   if (number_at(plan, "/predicted/device_bytes") <= 0) return false;
   KindColours colours(plan);
   const int64_t measured_peak_bytes = whole_at(job, "/measured/peak_allocated_bytes");
-  const Json phases = phase_rows(plan, measured_peak_bytes);
+  const Json phases = phase_rows(job);
   return {{"sentence", need_text(plan)},
           {"has_phases", !phases.empty()},
           {"phases", phases},
           {"held_swatch", swatch_svg(kHeldColour)},
           {"phase_swatch", swatch_svg(kPhaseColour)},
           {"measured_peak", measured_peak_bytes > 0 ? format_bytes(measured_peak_bytes) : ""},
+          {"predicted_peak", format_bytes(whole_at(plan, "/predicted/peak_allocated_bytes"))},
+          {"has_measured_phases", !list_at(job, "/measured/phases").empty()},
           {"peak_instruction", text_at(plan, "/peak_instruction")},
           {"terms", term_values(job, colours)}};
 }

@@ -62,7 +62,9 @@ class Preparation {
   Preparation(const PrepareRequest& request, SetWriter& writer) : request_(request), writer_(writer), threads_(request) {}
 
   // Of one file.
-  Result<RowCounts> take(const std::string& path, const RowOptions& options) {
+  Result<RowCounts> take(const std::string& path, const PrepareSource& source) {
+    const RowOptions& options = source.rows;
+    is_validation_ = source.is_validation;
     dropped_ = {};
     Result<RowCounts> counts = read_rows(path, options, [this](SourceRow row) { return take_row(std::move(row)); });
     Diagnostics said = tokenize();  // also where reading stopped: an error of an earlier row comes first
@@ -108,7 +110,7 @@ class Preparation {
 
   // Samples that belong together are held out together.
   Diagnostics add(std::vector<NewSample>& together) {
-    const bool held_out = !together.empty() && is_held_out(together.front().ids, request_.held_out_every);
+    const bool held_out = is_validation_ || (!together.empty() && is_held_out(together.front().ids, request_.held_out_every));
     for (NewSample& sample : together) {
       sample.source = file_;
       Diagnostics said = writer_.add(sample, held_out ? SetSplit::kHeldOut : SetSplit::kTraining);
@@ -125,6 +127,7 @@ class Preparation {
   size_t bytes_ = 0;
   std::vector<Dropped> dropped_;  // of this file
   uint32_t file_ = 0;
+  bool is_validation_ = false;  // this file
   int64_t num_rows_ = 0;
   std::optional<Location> first_;
   bool holds_pairs_ = false;
@@ -163,7 +166,7 @@ Result<Prepared> prepare(const PrepareRequest& request) {
   for (const PrepareSource& source : request.sources) {
     const int64_t before = num_trained();
     for (const std::string& path : source.files) {
-      const Result<RowCounts> counts = preparation.take(path, source.rows);
+      const Result<RowCounts> counts = preparation.take(path, source);
       if (!counts.ok()) return counts.diagnostics;
       append(out.notes, notes_of(*counts));
       out.set.sources.push_back({path, counts->sha256, counts->format, counts->rows, counts->dropped.by_reason});

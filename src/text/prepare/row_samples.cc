@@ -75,6 +75,7 @@ class SingleSamples {
     out.sample.spans = tokens_in(encoding->offsets, {{row.prompt.size(), text.size()}});
     out.sample.ids = std::move(encoding->ids);
     if (out.sample.spans.empty()) return {{}, "its completion is empty"};
+    if (request_.trains_prompts) out.sample.spans = {{0, static_cast<uint32_t>(out.sample.ids.size())}};
     end(out.sample.ids);
     out.sample.spans.back().end = static_cast<uint32_t>(out.sample.ids.size());
     return out;
@@ -119,6 +120,7 @@ class SingleSamples {
     Result<TrainedText> text = trained_text(request_.chat->chat, *request, request_.now);
     if (!text.ok()) return dropped(text.diagnostics);
     if (std::string reason = leave_out(row.left_out, *text); !reason.empty()) return OneSample{{}, std::move(reason)};
+    if (request_.trains_prompts && !text->trained.empty()) text->trained = {{0, text->text.size()}};
     Result<Encoding> encoding = encoder_.encode(text->text, {.add_special_tokens = false});  // the template writes its own
     if (!encoding.ok()) return dropped(encoding.diagnostics);
     OneSample out;

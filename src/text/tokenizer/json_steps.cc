@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "text/tokenizer/base64.h"
+#include "base/base64.h"
 #include "text/tokenizer/regex_translate.h"
 #include "text/tokenizer/unicode.h"
 

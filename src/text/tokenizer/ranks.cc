@@ -4,8 +4,8 @@
 
 #include <charconv>
 
+#include "base/base64.h"
 #include "base/diagnostic_codes.h"
-#include "text/tokenizer/base64.h"
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/published_ranks.h"
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer/base64.h"
+#include "base/base64.h"
 
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Base64 (RFC 4648) to bytes: vocabularies of tiktoken and tekken, rules in tokenizer.json.
+// Base64 (RFC 4648) to bytes: vocabularies of tiktoken and tekken, rules in tokenizer.json, a browser's way to send a token.
 #pragma once
 #include <optional>
 #include <string>

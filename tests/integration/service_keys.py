@@ -1,0 +1,139 @@
+"""service_keys.py URL DATA: what each key of a request and of the configuration comes to."""
+import json
+import pathlib
+import sys
+import time
+import urllib.error
+import urllib.request
+
+URL, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def ask(path, body=None):
+    request = urllib.request.Request(URL + path, None if body is None else json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
+
+
+def dataset(name, rows):
+    assert ask("/v1/datasets", {"dataset_id": name, "source": {"type": "rows", "rows": rows}})[0] == 200
+
+
+def run(kind, body):
+    """The job when it has ended, with the plan that it ran."""
+    code, said = ask(f"/v1/post-training/{kind}", body)
+    assert code == 200, said
+    until = time.monotonic() + 180
+    while True:
+        job = ask(f"/v1/post-training/job/status?job_uuid={body['job_uuid']}")[1]
+        if job["state"] in ("completed", "failed"):
+            break
+        assert time.monotonic() < until, job["state"]
+        time.sleep(0.2)
+    folder = DATA / "jobs" / body["job_uuid"]
+    assert job["state"] == "completed", (job["reason"], (folder / "log").read_text()[-2000:])
+    return job, json.loads((folder / "plan.json").read_text()), folder
+
+
+pairs = [{"prompt": f"{a} + {b} = ", "chosen": str(a + b), "rejected": str(a + b + 1)} for a in range(4) for b in range(4)]
+dataset("pairs", pairs)
+dataset("other_pairs", [{"prompt": f"{a} + 7 = ", "chosen": str(a + 7), "rejected": "0"} for a in range(3)])
+questions = [{"prompt": f"{a} + {b} = ", "completion": str(a + b)} for a in range(4) for b in range(4)]
+dataset("questions", questions)
+
+# --- a job by preferences: everything that can be said, in the request and in the configuration
+request = {"job_uuid": "all", "model": "tiny", "finetuned_model": "out", "checkpoint_dir": "kept", "priority": 3,
+           "algorithm_config": {"type": "dpo", "reward_scale": 1.0, "reward_clip": 5.0, "epsilon": 0.1, "gamma": 0.99},
+           "training_config": {"n_epochs": 2, "max_steps_per_epoch": 3, "gradient_accumulation_steps": 2, "max_validation_steps": 4, "learning_rate": 2e-3, "dtype": "fp32",
+                               "data_config": {"dataset_id": "pairs", "batch_size": 1, "shuffle": True, "data_format": "instruct", "validation_dataset_id": "other_pairs"},
+                               "optimizer_config": {"optimizer_type": "adamw", "lr": 2e-3},
+                               "efficiency_config": {"enable_activation_checkpointing": True, "memory_efficient_fsdp_wrap": True}},
+           "hyperparam_search_config": {}, "logger_config": {"project": "x"}}
+job, plan, folder = run("preference-optimize", request)
+train = plan["train"]
+assert (train["beta"], train["loss"], train["reference"]) == (0.2, "hinge", "none"), train
+assert (train["steps"], train["learning_rate"], train["weight_decay"], train["sequence_length"]) == (6, 2e-3, 0.03, 64), train
+assert train["warmup_steps"] == 2, "a quarter of six steps"
+assert (plan["micro_batch"], plan["gradient_accumulation"], plan["strategy"]["sharding"], plan["recompute"]["policy"]) == (1, 2, "zero2", "full")
+assert plan["offload"]["optimizer"] == "host" and plan["offload"]["parameters"] == "none", plan["offload"]
+assert (plan["checkpoint"]["every_steps"], plan["checkpoint"]["keep"]) == (2, 2), plan["checkpoint"]
+assert plan["launch"]["init_timeout_s"] == 77, plan["launch"]
+assert sorted(one.name for one in (folder / "kept").iterdir()) == ["checkpoint_4", "checkpoint_6", "fsdp_dpo_model"], list((folder / "kept").iterdir())
+log = (folder / "log").read_text()
+assert all(f"step      {n}  loss" in log for n in range(1, 7)), "logging_steps: 1"
+described = json.loads(next(one for one in (folder / "set").iterdir() if one.suffix == ".json").read_text())
+assert described["held_out"]["samples"] == 6 and described["training"]["samples"] == 32, described
+assert job["evaluations"], "of the validation set"
+# What has no effect is named, with a reason; nothing else is.
+said = {one["key"]: one["reason"] for one in job["plan"]["not_supported"]}
+assert set(said) == {"algorithm_config.reward_scale", "algorithm_config.reward_clip", "algorithm_config.epsilon", "algorithm_config.gamma", "training_config.max_validation_steps", "training_config.data_config.data_format",
+                     "training_config.efficiency_config.memory_efficient_fsdp_wrap", "logger_config.project", "fsdp_config.limit_all_gathers", "fsdp_config.forward_prefetch",
+                     "fsdp_config.backward_prefetch", "use_fsdp_state_dict", "compile_model", "dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers",
+                     "log_on_each_node"}, sorted(said)
+assert all(said.values()), said
+notes = "\n".join(job["plan"]["warnings"])
+for word in ("cpu_offload", "checkpoint_format"):
+    assert word in notes, (word, notes)
+
+# --- by what an assistant says: LoRA, prompts that are trained, a split, float words
+request = {"job_uuid": "answers", "model": "tiny", "algorithm_config": {"type": "LoRA", "lora_attn_modules": ["q_proj", "output_proj"], "apply_lora_to_mlp": True, "apply_lora_to_output": False,
+                                                                         "rank": 4, "alpha": 8, "use_dora": False, "quantize_base": False},
+           "training_config": {"n_epochs": 1, "gradient_accumulation_steps": 1, "data_config": {"dataset_id": "questions", "batch_size": 2, "train_on_input": True, "train_split_percentage": 0.75, "packed": True},
+                               "optimizer_config": {"optimizer_type": "adam", "lr": 1e-3, "weight_decay": 0.5, "num_warmup_steps": 1}}}
+job, plan, folder = run("supervised-fine-tune", request)
+described = json.loads(next(one for one in (folder / "set").iterdir() if one.suffix == ".json").read_text())
+counts = described["training"]
+assert counts["trained_tokens"] == counts["tokens"] - counts["samples"], ("train_on_input: every token but the first, which nothing foretells", counts)
+assert job["progress"]["steps"] == job["progress"]["step"] == plan["train"]["steps"] < 3, "packed: an epoch is fewer rows"
+assert plan["train"]["warmup_steps"] == 1, plan["train"]
+assert plan["train"]["finetune"] == "lora", plan["train"]
+assert "o_proj" in json.dumps(plan) and "gate_proj" in json.dumps(plan)
+request["training_config"]["data_config"].pop("train_on_input")
+_, _, folder = run("supervised-fine-tune", {**request, "job_uuid": "answers_alone"})
+described = json.loads(next(one for one in (folder / "set").iterdir() if one.suffix == ".json").read_text())
+assert described["training"]["trained_tokens"] < described["training"]["tokens"] - described["training"]["samples"]
+
+# --- a search: every combination is trained a little, the best trains the job
+request = {"job_uuid": "searched", "model": "tiny", "algorithm_config": {"type": "dpo", "beta": 0.1},
+           "training_config": {"n_epochs": 4, "learning_rate": 1e-4, "data_config": {"dataset_id": "pairs", "batch_size": 1, "validation_dataset_id": "other_pairs"}},
+           "hyperparam_search_config": {"learning_rate": [1e-6, 3e-3]}}
+job, plan, folder = run("preference-optimize", request)
+runs = json.loads((folder / "tuning" / "runs.json").read_text())["runs"]
+assert len(runs) == 2 and all("held_out_loss" in one for one in runs), runs
+assert job["tuned"] == {"settings": runs[0]["settings"], "runs": 2}, job["tuned"]
+assert plan["train"]["learning_rate"] == float(runs[0]["settings"]["train.learning_rate"]) != 1e-4, "not the request's own"
+assert job["progress"]["step"] == plan["train"]["steps"] == 32, "trained whole with it"
+assert not list((folder / "tuning").glob("*/*/")), "checkpoints of the runs are gone"
+code, said = ask("/v1/post-training/preference-optimize", {**request, "job_uuid": "no_such", "hyperparam_search_config": {"learning_rat": [1, 2]}})
+assert code == 400 and "learning_rat" in said["detail"], said
+code, said = ask("/v1/post-training/preference-optimize", {**request, "job_uuid": "no_list", "hyperparam_search_config": {"learning_rate": 1}})
+assert code == 400 and "list" in said["detail"], said
+
+# --- refused by name
+base = {"job_uuid": "refused", "model": "tiny", "algorithm_config": {"type": "dpo"}, "training_config": {"n_epochs": 1, "data_config": {"dataset_id": "pairs", "batch_size": 1}}}
+
+
+def refused(change, word, kind="preference-optimize"):
+    body = json.loads(json.dumps(base))
+    if kind == "supervised-fine-tune":
+        body["training_config"]["data_config"]["dataset_id"] = "questions"
+    change(body)
+    code, said = ask(f"/v1/post-training/{kind}", body)
+    assert code in (400, 422) and word in json.dumps(said), (word, code, said)
+
+
+refused(lambda b: b["training_config"]["data_config"].update(shuffle=False), "data_config.shuffle")
+refused(lambda b: b["training_config"]["data_config"].update(train_on_input=True), "data_config.train_on_input")
+refused(lambda b: b["training_config"]["data_config"].update(validation_dataset_id="nothing"), "no data set 'nothing'")
+refused(lambda b: b["training_config"]["data_config"].update(validation_dataset_id="questions"), "questions")
+refused(lambda b: b["training_config"]["data_config"].update(validation_dataset_id="pairs", train_split_percentage=0.9), "train_split_percentage")
+refused(lambda b: b["algorithm_config"].update(loss_type="kto_pair"), "loss_type")
+refused(lambda b: b["training_config"].update(learning_rate=1e-3, optimizer_config={"lr": 1e-4}), "learning_rate")
+refused(lambda b: b["training_config"].update(n_epoch=1), "n_epoch")
+for key in ("use_dora", "apply_lora_to_output"):
+    refused(lambda b, key=key: b.update(algorithm_config={"type": "LoRA", "rank": 2, "alpha": 4, key: True}), key, "supervised-fine-tune")
+refused(lambda b: b.update(algorithm_config={"type": "QAT", "quantizer_name": "x", "group_size": 8}), "quantisation-aware", "supervised-fine-tune")
+print("service_keys: every key acts, is refused, or is named")
