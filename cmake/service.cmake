@@ -13,7 +13,7 @@ find_package(Threads REQUIRED)
 distsetup_layer(service src/service LIBRARIES distsetup_data ${DISTSETUP_SQLITE_LINK_LIBRARIES} ${DISTSETUP_HTTPLIB_LINK_LIBRARIES}
   Threads::Threads)
 # The header of the HTTP library is used with the flags that the library was compiled with, and in these files alone.
-set_source_files_properties("${PROJECT_SOURCE_DIR}/src/service/http_server.cc" "${PROJECT_SOURCE_DIR}/src/service/http_client.cc"
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/service/http_server.cc" "${PROJECT_SOURCE_DIR}/src/service/connection.cc"
   "${PROJECT_SOURCE_DIR}/src/service/client/service_call.cc" PROPERTIES
   COMPILE_OPTIONS "${DISTSETUP_HTTPLIB_CFLAGS}" SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 distsetup_program(distsetup-service distsetup_service src/service_main.cc)

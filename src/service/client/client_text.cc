@@ -82,6 +82,8 @@ std::string job_text(const Json& job) {
                     clean_at(job, "/resources_allocated/fsdp_strategy")));
   add("verdict", clean_at(job, "/plan/verdict"));
   add("plan", clean_at(job, "/plan/summary"));
+  if (const std::string tuned = tuned_text(job); !tuned.empty())
+    add("tuned", fmt::format("{}, the best of {} runs", shown_text(tuned), whole_at(job, "/tuned/runs")));
   add("step", progress_text(job));
   const MetricCurves curves = read_curves(job);
   if (!curves.loss.points.empty()) add("loss", loss_text(curves.loss));

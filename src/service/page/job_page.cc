@@ -49,17 +49,6 @@ std::string devices_text(const Json& job) {
   return text;
 }
 
-// "learning_rate 1e-3, beta 0.3"
-std::string tuned_text(const Json& job) {
-  std::string text;
-  const Json tuned = job.value("tuned", Json());
-  const Json settings = tuned.is_object() ? tuned.value("settings", Json::object()) : Json::object();
-  for (const auto& [path, value] : settings.items())
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", path.substr(path.rfind('.') + 1),
-                        value.is_string() ? value.get<std::string>() : value.dump());
-  return text;
-}
-
 Json fact_values(const Json& job, const MetricCurves& curves) {
   FactList facts;
   facts.add("Method", text_at(job, "/method"));

@@ -132,6 +132,16 @@ std::string need_text(const Json& plan) {
 
 }  // namespace
 
+std::string tuned_text(const Json& job) {
+  std::string text;
+  const Json tuned = job.value("tuned", Json());
+  const Json settings = tuned.is_object() ? tuned.value("settings", Json::object()) : Json::object();
+  for (const auto& [path, value] : settings.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", path.substr(path.rfind('.') + 1),
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
 Json memory_values(const Json& job) {
   const Json plan = job.value("plan", Json());
   if (number_at(plan, "/predicted/device_bytes") <= 0) return false;

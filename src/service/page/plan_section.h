@@ -4,6 +4,8 @@
 
 namespace distsetup {
 
+// What a search through settings has found: "learning_rate 1e-3, beta 0.3"; "": there was none.
+std::string tuned_text(const Json& job);
 // {"sentence", "phases", "terms", …}; false where the plan says nothing of memory.
 Json memory_values(const Json& job);
 // {"rows": [{"name", "predicted", "measured"}]}; false without a prediction.
