@@ -19,7 +19,10 @@ constexpr std::array<std::string_view, 6> kOwnPaths = {"/health",     "/v1/healt
 
 Result<ServiceAddress> remote_address(const ServiceSettings& settings) {
   Result<ServiceAddress> address = parse_service_address(settings.base_url);
-  if (address.ok() && !settings.tokens.empty()) address->token = settings.tokens.front();
+  if (!address.ok()) return address;
+  if (!settings.tokens.empty()) address->token = settings.tokens.front();
+  address->connect_s = settings.connect_timeout_s;
+  address->answer_s = settings.request_timeout_s;
   return address;
 }
 
@@ -80,6 +83,35 @@ Diagnostics check_remote(const ServiceSettings& settings) {
   if (reply->is_good()) return {};
   return {error(code::kEnvironment, {}, fmt::format("the remote service at {} is not healthy: {}", address->url(), reply->status),
                 "look at its log")};
+}
+
+void RemoteWatch::look() {
+  const Result<ServiceAddress> address = remote_address(service_.settings);
+  const Result<ServiceReply> reply =
+      address.ok() ? ask_service(*address, "GET", "/health") : Result<ServiceReply>(address.diagnostics);
+  const bool is_good = reply.ok() && reply->is_good();
+  if (service_.is_remote_healthy.exchange(is_good) == is_good) return;
+  service_.log->write(is_good ? LogLevel::kInfo : LogLevel::kWarning, is_good ? "remote_healthy" : "remote_not_healthy",
+                      {{"base_url", service_.settings.base_url}});
+}
+
+void RemoteWatch::loop() {
+  std::unique_lock lock(mutex_);
+  const std::chrono::duration<double> interval(service_.settings.health_check_interval_s);
+  while (!wake_.wait_for(lock, interval, [this] { return is_ending_; })) {
+    lock.unlock();
+    look();
+    lock.lock();
+  }
+}
+
+RemoteWatch::~RemoteWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
 }
 
 }  // namespace distsetup

@@ -16,7 +16,8 @@ namespace distsetup {
 namespace {
 
 constexpr int kNoFitCode = 4;
-constexpr int64_t kSavesPerEpoch = 5;  // as the seed's trainer does, where save_steps does not say it
+constexpr double kMostPlanning_s = 120;  // of one plan
+constexpr int64_t kSavesPerEpoch = 5;    // as the seed's trainer does, where save_steps does not say it
 
 Json tree_of(const Value& value) {
   switch (value.kind) {
@@ -73,9 +74,9 @@ struct ServedReading {
   std::string run_file;
 };
 
-ServedReading read_by_tables(const std::string& folder, const std::string& file) {
+ServedReading read_by_tables(const std::string& folder, const std::string& file, double limit_s) {
   ServedReading out;
-  const SiblingAnswer said = ask_sibling({"convert", "--to", "run", file, "--json"}, folder);
+  const SiblingAnswer said = ask_sibling({"convert", "--to", "run", file, "--json"}, folder, limit_s);
   const Json json = said.json();
   if (!said.is_started || said.exit_code != 0 || !json.is_object()) {
     out.refused = refusal_of(json, "`distsetup convert` did not answer");
@@ -196,6 +197,7 @@ Json provider_tree_of(const ServiceSettings& settings) {
 
 PlanningOutcome plan_training(Service& service, const std::string& folder, const PlanningInput& input) {
   PlanningOutcome out;
+  const double limit_s = std::min(kMostPlanning_s, service.settings.request_timeout_s);
   const Json request = normal_request(input.request, input.method);
   if (const std::vector<BodyMistake> mistakes = unsupported_settings(request, input.provider, service.settings, input.method);
       !mistakes.empty()) {
@@ -205,9 +207,9 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   bool is_written = write_input(folder + "/request.json", request.dump(1) + "\n");
   if (!input.provider_text.empty()) is_written &= write_input(folder + "/provider.yaml", input.provider_text);
   ServedReading asked;
-  if (is_written) asked = read_by_tables(folder, "request.json");
+  if (is_written) asked = read_by_tables(folder, "request.json", limit_s);
   ServedReading provider;
-  if (is_written && !input.provider_text.empty()) provider = read_by_tables(folder, "provider.yaml");
+  if (is_written && !input.provider_text.empty()) provider = read_by_tables(folder, "provider.yaml", limit_s);
   for (ServedReading* reading : {&asked, &provider}) {
     if (reading->refused) {
       out.refused = reading->refused;
@@ -253,13 +255,13 @@ PlanningOutcome plan_training(Service& service, const std::string& folder, const
   }
   out.words = plan_words;
   plan_words.insert(plan_words.end(), {"--json", "--quiet"});
-  SiblingAnswer said = ask_sibling(plan_words, folder);
+  SiblingAnswer said = ask_sibling(plan_words, folder, limit_s);
   Json plan = said.json();
   std::string why_other;
   const auto trainer = std::find(plan_words.begin(), plan_words.end(), "--trainer");
   if (input.takes_any_trainer && plan.is_object() && !plan.contains("memory") && trainer != plan_words.end()) {
     plan_words.erase(trainer, trainer + 2);
-    const SiblingAnswer other = ask_sibling(plan_words, folder);
+    const SiblingAnswer other = ask_sibling(plan_words, folder, limit_s);
     if (const Json others = other.json(); others.is_object() && others.contains("memory")) {
       why_other = first_error(plan);
       said = other;

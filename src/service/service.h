@@ -29,6 +29,7 @@ struct Service {
   NodeBook nodes;
   TimeMs started_ms = 0;
   std::atomic<bool> is_stopping{false};
+  std::atomic<bool> is_remote_healthy{true};  // of a front, which looks now and then
 };
 
 }  // namespace distsetup

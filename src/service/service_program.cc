@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "base/diagnostic_codes.h"
@@ -162,11 +163,17 @@ int serve(ServiceSettings settings) {
              {"port", *port},
              {"data", settings.data_folder},
              {"world_size", settings.world()}});
+  if (settings.is_health_interval_given && settings.mode != ServiceMode::kFront)
+    log.write(LogLevel::kWarning, "setting_without_effect",
+              {{"key", "service_config.health_check_interval"}, {"reason", "a front looks after a service; this one is the service"}});
+  std::optional<RemoteWatch> watch;
+  if (settings.mode == ServiceMode::kFront) watch.emplace(service);
   queue.start();
   std::thread serving([&server] { server.serve(); });
   const int number = await_signal();
   log.write(LogLevel::kInfo, "service_stopping", {{"signal", number}, {"leaves_jobs", settings.leaves_jobs}});
   service.is_stopping = true;
+  watch.reset();
   queue.stop();
   server.stop();
   serving.join();

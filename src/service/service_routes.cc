@@ -21,15 +21,17 @@ namespace {
 
 constexpr int64_t kJobsOfQueue = 1000;
 
+bool is_healthy(const Service& service) { return !service.is_stopping && service.is_remote_healthy; }
+
 HttpAnswer answer_health(Service& service, const HttpRequest&, const Json&) {
-  return json_answer(health_json(service), service.is_stopping ? 503 : 200);
+  return json_answer(health_json(service), is_healthy(service) ? 200 : 503);
 }
 
 // The same for Llama Stack's clients, whose health is "OK".
 HttpAnswer answer_health_v1(Service& service, const HttpRequest&, const Json&) {
   Json health = health_json(service);
-  if (!service.is_stopping) health["status"] = "OK";
-  return json_answer(health, service.is_stopping ? 503 : 200);
+  if (is_healthy(service)) health["status"] = "OK";
+  return json_answer(health, is_healthy(service) ? 200 : 503);
 }
 
 HttpAnswer answer_openapi(Service&, const HttpRequest&, const Json&) {
@@ -139,7 +141,9 @@ Json health_json(const Service& service) {
   const ServiceSettings& settings = service.settings;
   Json backend = settings.device == "cuda" ? "nccl" : "gloo";
   if (settings.mode == ServiceMode::kInline) backend = nullptr;
-  return {{"status", service.is_stopping ? "stopping" : "healthy"},
+  return {{"status", service.is_stopping         ? "stopping"
+                     : service.is_remote_healthy ? "healthy"
+                                                 : "remote service not responding"},
           {"provider_type", settings.mode == ServiceMode::kInline ? "inline::trl" : "remote::trl_fsdp"},
           {"distributed_backend", backend},
           {"world_size", settings.world()},
@@ -150,7 +154,8 @@ Json health_json(const Service& service) {
 std::vector<ServiceRoute> service_routes() {
   std::vector<ServiceRoute> out;
   ServiceRoute health = new_route("GET", "/health", "health", "whether the service answers, and on what it trains");
-  health.answers = {json_result("Health", "it does"), {503, "the service is stopping", "Health"}};
+  health.answers = {json_result("Health", "it does"),
+                    {503, "the service is stopping, or the one that a front passes on to does not answer", "Health"}};
   health.handler = answer_health;
   health.needs_no_token = true;
   out.push_back(health);

@@ -44,7 +44,9 @@ struct ServiceSettings {
   int master_port = 29500;
   int64_t max_restarts = 0;
   int64_t max_concurrent_jobs = 1;
-  double request_timeout_s = 3600, health_check_interval_s = 30;
+  double request_timeout_s = 3600;      // of a request that a front passes on; of one plan, where that is less
+  double health_check_interval_s = 30;  // of a front
+  bool is_health_interval_given = false;
   double grace_s = 30;        // between SIGTERM and SIGKILL
   double retry_delay_s = 5;   // doubles with every retry
   double keep_jobs_days = 0;  // finished jobs are deleted after so long; 0: never

@@ -158,6 +158,7 @@ Diagnostics apply_settings_file(const Value& file, ServiceSettings& settings) {
   if (settings.mode == ServiceMode::kRemote) read_number(service, "service_config", "port", 0, 65535, settings.port, said);
   read_number(service, "service_config", "request_timeout", 1, 1e7, settings.request_timeout_s, said);
   read_number(service, "service_config", "health_check_interval", 0.1, 1e6, settings.health_check_interval_s, said);
+  settings.is_health_interval_given = service != nullptr && service->find("health_check_interval") != nullptr;
   read_number(service, "service_config", "max_concurrent_jobs", 1, 10000, settings.max_concurrent_jobs, said);
   const Value* torchrun = config->find("torch_run_config");
   read_number(torchrun, "torch_run_config", "nnodes", 1, 10000, settings.nodes, said);

@@ -220,7 +220,9 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
   facts.is_capped = body["training_config"].value("max_steps_per_epoch", Json(nullptr)).is_number() &&
                     body["training_config"]["max_steps_per_epoch"] > 0;
   facts.prompt_format = outcome.prompt_format;
-  facts.log_every = outcome.log_every;
+  constexpr int64_t kLinesPerEpoch = 50;  // as the seed's trainer has, where logging_steps does not say it
+  if (settings.launcher != LauncherKind::kSlurm)
+    facts.log_every = outcome.log_every > 0 ? outcome.log_every : std::max<int64_t>(1, facts.steps_per_epoch / kLinesPerEpoch);
   facts.tune_steps = outcome.tune_steps;
   facts.plan_words = outcome.words;
   facts.plan = outcome.plan;

@@ -1,4 +1,4 @@
-"""service_keys.py URL DATA: what each key of a request and of the configuration comes to."""
+"""service_keys.py URL DATA [inline]: what each key of a request and of the configuration comes to."""
 import json
 import pathlib
 import sys
@@ -44,6 +44,30 @@ dataset("other_pairs", [{"prompt": f"{a} + 7 = ", "chosen": str(a + 7), "rejecte
 questions = [{"prompt": f"{a} + {b} = ", "completion": str(a + b)} for a in range(4) for b in range(4)]
 dataset("questions", questions)
 
+
+def reasons(job):
+    return {one["key"]: one["reason"] for one in job["plan"]["not_supported"]}
+
+
+if sys.argv[3:] == ["inline"]:
+    job, plan, folder = run("preference-optimize", {"job_uuid": "one", "model": "tiny", "algorithm_config": {"type": "dpo"},
+                                                    "training_config": {"n_epochs": 1, "max_steps_per_epoch": 4, "data_config": {"dataset_id": "pairs", "batch_size": 1}}})
+    train = plan["train"]
+    assert (train["beta"], train["loss"], train["reference"], train["sequence_length"], train["weight_decay"], train["warmup_steps"]) == (0.3, "ipo", "cached", 64, 0.02, 2), train
+    assert plan["recompute"]["policy"] == "full" and plan["checkpoint"]["keep"] == 1
+    assert train["learning_rate"] == 1e-4, "the inline provider's own"
+    log = (folder / "log").read_text()
+    assert all(f"step      {n}  loss" in log for n in range(1, 5)), "logging_steps: 1"
+    assert (folder / "checkpoints" / "dpo_model" / "model.safetensors").exists()
+    prepared = (folder / "set" / "training.tokens").read_bytes()
+    assert len(prepared) // 4 > 32 * 25, ("chat_template: its words are around each prompt", len(prepared) // 4)
+    said = reasons(job)
+    assert set(said) == {"model_specific_config.trust_remote_code", "model_specific_config.attn_implementation", "dataloader_num_workers", "dataloader_pin_memory",
+                         "normalize_rewards", "output_router_logits", "router_aux_loss_coef", "moe_load_balancing", "auto_detect_moe", "expert_dropout"}, sorted(said)
+    assert all(said.values()) and any("checkpoint_format" in note for note in job["plan"]["warnings"]), job["plan"]["warnings"]
+    print("service_keys: the inline provider's, too")
+    sys.exit()
+
 # --- a job by preferences: everything that can be said, in the request and in the configuration
 request = {"job_uuid": "all", "model": "tiny", "finetuned_model": "out", "checkpoint_dir": "kept", "priority": 3,
            "algorithm_config": {"type": "dpo", "reward_scale": 1.0, "reward_clip": 5.0, "epsilon": 0.1, "gamma": 0.99},
@@ -68,7 +92,7 @@ described = json.loads(next(one for one in (folder / "set").iterdir() if one.suf
 assert described["held_out"]["samples"] == 6 and described["training"]["samples"] == 32, described
 assert job["evaluations"], "of the validation set"
 # What has no effect is named, with a reason; nothing else is.
-said = {one["key"]: one["reason"] for one in job["plan"]["not_supported"]}
+said = reasons(job)
 assert set(said) == {"algorithm_config.reward_scale", "algorithm_config.reward_clip", "algorithm_config.epsilon", "algorithm_config.gamma", "training_config.max_validation_steps", "training_config.data_config.data_format",
                      "training_config.efficiency_config.memory_efficient_fsdp_wrap", "logger_config.project", "fsdp_config.limit_all_gathers", "fsdp_config.forward_prefetch",
                      "fsdp_config.backward_prefetch", "use_fsdp_state_dict", "compile_model", "dataloader_num_workers", "dataloader_pin_memory", "dataloader_persistent_workers",

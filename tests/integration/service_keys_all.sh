@@ -29,3 +29,42 @@ weight_decay: 0.03
 YAML
 start_service service
 python3 "$DISTSETUP_SOURCE/tests/integration/service_keys.py" "$url" "$work/service.data" || fail "keys" "$(tail -n 5 "$work/service.log")"
+has "a front's setting" "$(cat "$work/service.log")" '"key":"service_config.health_check_interval"'
+stop_service "$service_pid"
+
+# --- the inline provider's keys
+cat >"$work/run_fsdp.yaml" <<'YAML'
+version: "2"
+image_name: trl
+apis: [post_training, datasetio]
+providers:
+  post_training:
+    - provider_id: trl
+      provider_type: "inline::trl"
+      config:
+        device: cpu
+        distributed_backend: null
+        checkpoint_format: full_state
+        chat_template: "Question: {prompt}\nAnswer: {response}"
+        model_specific_config: {trust_remote_code: true, attn_implementation: sdpa}
+        max_seq_length: 64
+        gradient_checkpointing: true
+        save_total_limit: 1
+        logging_steps: 1
+        warmup_ratio: 0.5
+        weight_decay: 0.02
+        dataloader_num_workers: 1
+        dataloader_pin_memory: false
+        dpo_beta: 0.3
+        use_reference_model: true
+        dpo_loss_type: ipo
+        normalize_rewards: false
+        label_smoothing: 0.0
+        output_router_logits: false
+        router_aux_loss_coef: 0.1
+        moe_load_balancing: gshard
+        auto_detect_moe: false
+        expert_dropout: 0.1
+YAML
+start_service inline --mode inline
+python3 "$DISTSETUP_SOURCE/tests/integration/service_keys.py" "$url" "$work/inline.data" inline || fail "keys of the inline provider" "$(tail -n 5 "$work/inline.log")"

@@ -26,7 +26,8 @@ NODE_RANK=1 MASTER_ADDR=127.0.0.1 "$DISTSETUP_BIN/distsetup" serve --config run_
 service_pids+=($!)
 run "a front without a service" 5 timeout 60 "$distsetup" serve --mode front --device cpu --port "$(cat front.port)" --base-url http://127.0.0.1:1 \
   --data "$work/nothing" --config <(printf 'serve: {front_retry_delay_s: 0.1}\n')
-"$DISTSETUP_BIN/distsetup" serve --mode front --device cpu --port "$(cat front.port)" --base-url "$url" --data "$work/front.data" >front.out 2>front.log &
+"$DISTSETUP_BIN/distsetup" serve --mode front --device cpu --port "$(cat front.port)" --base-url "$url" --data "$work/front.data" \
+  --config <(printf 'providers:\n  post_training:\n    - {provider_id: a, provider_type: "remote::trl_fsdp", config: {service_config: {health_check_interval: 1}}}\n') >front.out 2>front.log &
 service_pids+=($!)
 url=http://127.0.0.1:$(cat front.port)
 for _ in $(seq 100); do curl -sf -o /dev/null "$url/health" && break; sleep 0.1; done
@@ -50,4 +51,9 @@ wait_for long cancelled 60
 working_in() { find /proc -maxdepth 2 -name cwd -lname "$1" 2>/dev/null | wc -l; }  # processes in a folder
 for _ in $(seq 200); do [[ $(working_in "$work/head.data/jobs/long") == 0 ]] && break; sleep 0.1; done
 is "a cancel: no process is left on either node" "$(working_in "$work/head.data/jobs/long")" 0
+# --- the service behind the front ends: the front says so, and what it passes on
+is "a front's health" "$(curl -s -o /dev/null -w '%{http_code}' "$url/health")" 200
+kill "${service_pids[0]}"
+for _ in $(seq 200); do [[ $(curl -s -o /dev/null -w '%{http_code}' "$url/health") == 503 ]] && break; sleep 0.1; done
+has "a front's health, alone" "$(curl -s "$url/health")" "remote service not responding"
 echo "service_nodes: two nodes, and a front"

@@ -4,6 +4,7 @@
 #include <httplib.h>
 
 #include <charconv>
+#include <chrono>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
@@ -11,7 +12,6 @@
 namespace distsetup {
 namespace {
 
-constexpr int kConnect_s = 5, kAnswer_s = 300;  // a plan of a large model on many GPUs takes its time
 constexpr int kMaxPort = 65535;
 
 Diagnostic bad_address(std::string_view text, std::string why) {
@@ -57,14 +57,16 @@ Result<ServiceAddress> parse_service_address(std::string_view text) {
 Result<ServiceReply> ask_service(const ServiceAddress& address, std::string_view method, const std::string& target,
                                  const std::string& body) {
   httplib::Client client(address.host, address.port);
-  client.set_connection_timeout(kConnect_s);
-  client.set_read_timeout(kAnswer_s);
-  client.set_write_timeout(kAnswer_s);
+  const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)); };
+  client.set_connection_timeout(milliseconds(address.connect_s));
+  client.set_read_timeout(milliseconds(address.answer_s));
+  client.set_write_timeout(milliseconds(address.answer_s));
   client.set_tcp_nodelay(true);
   httplib::Headers headers = {{"Accept", "application/json"}};
   if (!address.token.empty()) headers.emplace("Authorization", "Bearer " + address.token);
   const httplib::Result answer = method == "GET"      ? client.Get(target.c_str(), headers)
                                  : method == "DELETE" ? client.Delete(target.c_str(), headers)
+                                 : method == "PUT"    ? client.Put(target.c_str(), headers, body, "application/jsonl")
                                                       : client.Post(target.c_str(), headers, body, "application/json");
   if (!answer)
     return error(code::kEnvironment, {}, fmt::format("no service answers at {}: {}", address.url(), failure_text(answer.error())),

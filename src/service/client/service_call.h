@@ -11,8 +11,9 @@ namespace distsetup {
 struct ServiceAddress {
   std::string host = "localhost";
   int port = 8322;
-  std::string token;       // "": none
-  std::string token_file;  // where it came from, for messages
+  std::string token;                     // "": none
+  std::string token_file;                // where it came from, for messages
+  double connect_s = 5, answer_s = 300;  // a plan of a large model on many GPUs takes its time
   std::string url() const;
 };
 
