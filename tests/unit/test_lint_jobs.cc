@@ -90,8 +90,9 @@ TEST_CASE("lint jobs: launchers that run on the first node only", "[lint]") {
 
 TEST_CASE("lint jobs: addresses of the rendezvous", "[lint]") {
   const std::string head = "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_id=$J --rdzv_endpoint=";
-  check({{"TR012", Found::kError, "run.sh", head + "localhost:29500 t.py\n"},
-         {"TR012", Found::kError, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$R --master_addr=127.0.0.1 t.py\n"},
+  check({in_job("TR012", Found::kError, kTwo, "srun " + head + "localhost:29500 t.py"),
+         {"TR012", Found::kWarning, "run.sh", head + "localhost:29500 t.py\n"},
+         {"TR012", Found::kWarning, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$R --master_addr=127.0.0.1 t.py\n"},
          {"TR012", Found::kNothing, "run.sh", head + "$HEAD:29500 t.py\n"},
          {"TR012", Found::kNothing, "run.sh", "HEAD=${HEAD:-localhost}\n" + head + "$HEAD:29500 t.py\n"},
          {"TR012", Found::kNothing, "run.sh", "N=${N:-2}\ntorchrun --nnodes=$N --nproc_per_node=8 --master_addr=localhost t.py\n"},
@@ -111,7 +112,17 @@ TEST_CASE("lint jobs: addresses of the rendezvous", "[lint]") {
          in_job("SL003", Found::kNote, kTwo,
                 "srun bash -c \"torchrun --nnodes=2 --node_rank=$SLURM_NODEID --rdzv_backend=c10d --rdzv_endpoint=n0:1 t.py\""),
          in_job("SL003", Found::kNothing, kTwo, "export MASTER_ADDR=$SLURMD_NODENAME\nsrun python t.py"),
-         {"TR001", Found::kError, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --master_addr=$H t.py\n"},
+         {"TR001", Found::kWarning, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --master_addr=$H t.py\n"},
+         in_job("TR001", Found::kError, kTwo,
+                "srun torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 --rdzv_backend=c10d --master_addr=$H t.py"),
+         in_job("TR001", Found::kWarning, kTwo,
+                "srun torchrun --nnodes=$N --nproc_per_node=8 --rdzv_backend=c10d --master_addr=$H t.py"),
+         in_job("TR010", Found::kError, kTwo, "srun torchrun --nnodes=2 --nproc_per_node=8 --master_addr=$H t.py"),
+         in_job("TR010", Found::kWarning, kTwo, "N=${1:-2}\nsrun torchrun --nnodes=$N --nproc_per_node=8 --master_addr=$H t.py"),
+         {"TR010", Found::kWarning, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --master_addr=$H t.py\n"},
+         in_job("SL003", Found::kWarning, kTwo, "srun python t.py --log run.$SLURM_PROCID"),
+         in_job("SL003", Found::kError, kTwo, "srun python t.py --rank $SLURM_PROCID"),
+         in_job("SL003", Found::kError, kTwo, "RANK=${SLURM_PROCID} srun python t.py"),
          {"TR001", Found::kNote, "run.sh",
           "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=$H:1 --node_rank=$R t.py\n"},
          {"TR002", Found::kNote, "run.sh", head + "$H:1 --rdzv_id=7 t.py\n"},
@@ -151,7 +162,9 @@ TEST_CASE("lint jobs: processes devices cores and minutes", "[lint]") {
 TEST_CASE("lint jobs: what a script says to the scheduler and to conda", "[lint]") {
   check({in_job("SL007", Found::kWarning, "--nodes=2 --output=a --error=a", "srun python t.py"),
          in_job("SL007", Found::kNothing, "--ntasks=1 --gres=gpu:1 --output=a --error=a", "srun python t.py"),
-         in_job("SL029", Found::kError, "--nodes=2 --container-image=${IMAGE}", "srun python t.py"),
+         in_job("SL029", Found::kWarning, "--nodes=2 --container-image=${IMAGE}", "srun python t.py"),
+         in_job("SL029", Found::kError, "--nodes=2 --partition=<gpu-partition>", "srun python t.py"),
+         in_job("SL029", Found::kNothing, "--nodes=2 --job-name=<name>", "srun python t.py"),
          in_job("SL029", Found::kNothing, "--nodes=2 --output=%x.{a,b}.log", "srun python t.py"),
          in_job("TR009", Found::kNothing, "--nodes=2 hetjob --nodes=1",
                 "srun torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $H:1 t.py"),
@@ -277,6 +290,8 @@ TEST_CASE("lint jobs: a pipe behind whatever starts the training", "[lint]") {
          {"SL010", Found::kNothing, "a.sbatch", head + "set -o pipefail\ntorchrun --standalone --nproc_per_node=8 a.py | tee log\n"},
          {"SL010", Found::kNothing, "a.sbatch", head + "python prepare.py | tee log\n"},
          {"SL010", Found::kNothing, "a.sh", "torchrun --standalone --nproc_per_node=8 a.py | tee log\n"},
+         {"SL010", Found::kWarning, "a.sbatch", head + "torchrun --standalone --nproc_per_node=8 a.py | tee log\necho done\n"},
+         {"SL010", Found::kError, "a.sbatch", head + "set -ex\ntorchrun --standalone --nproc_per_node=8 a.py | tee log\necho done\n"},
          {"SL010", Found::kError, "a.sbatch", head + branches + "${header} --x 1 2>&1 | tee log\n"},
          {"SL010", Found::kNothing, "a.sbatch", head + branches + "${header} --x 1\n"}});
 }
@@ -335,7 +350,7 @@ TEST_CASE("lint jobs: what is harmless or true of some releases is no error", "[
        {"FSDP020", Found::kWarning, "a.yaml", fsdp("cuda_graphs: true")},
        {"FSDP020", Found::kWarning, "a.yaml", fsdp("fsdp_cpu_offload_params: false")},
        {"FSDP020", Found::kWarning, "a.yaml", zero("train_batch_size: auto")},
-       {"FSDP020", Found::kError, "a.yaml", zero("train_batch_size: 64")},
+       {"FSDP020", Found::kWarning, "a.yaml", zero("train_batch_size: 64")},
        {"FSDP020", Found::kWarning, "a.yaml", zero("main_process_port: 29600")},
        {"ACC012", Found::kWarning, "a.yaml", "distributed_type: 'NO'\nnum_processes: 1\nfsdp_config: {fsdp_version: 2}\n"},
        {"ACC012", Found::kError, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"},
@@ -347,7 +362,8 @@ TEST_CASE("lint jobs: what is harmless or true of some releases is no error", "[
        {"ACC012", Found::kWarning, "a.yaml",
         "distributed_type: MULTI_GPU\nnum_processes: 8\ndeepspeed_config: {zero_optimization: {stage: 0}}\n"},
        {"ACC012", Found::kError, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\ndeepspeed_config: {zero_stage: 2}\n"},
-       {"HF001", Found::kError, "a.sh", "torchrun --nproc_per_node=8 t.py --fp16 True --bf16\n"},
+       {"HF001", Found::kError, "a.sh", "torchrun --nproc_per_node=8 t.py --output_dir o --fp16 True --bf16\n"},
+       {"HF001", Found::kWarning, "a.sh", "torchrun --nproc_per_node=8 t.py --fp16 True --bf16\n"},
        {"HF001", Found::kNothing, "a.sh",
         "torchrun --nproc_per_node=8 t.py --fp16 \"$([ $D = fp16 ] && echo True || echo False)\" --bf16 True\n"},
        in_job("SL001", Found::kNothing, "--nodes=1 --ntasks=1 --ntasks-per-node=4 --gpus-per-node=4",
@@ -407,6 +423,7 @@ TEST_CASE("lint jobs: commands that a line's end cuts off", "[lint]") {
          {"SH002", Found::kError, "a.sh", script(" \\ \n")},
          {"SH002", Found::kError, "a.sh", script(" \\\n  # --resume last \\\n")},
          {"SH002", Found::kError, "a.sh", script(" \\\n  --resume last # or not \\\n")},
+         {"SH002", Found::kWarning, "a.sh", "#!/bin/bash\npython t.py --lr 1\n# torchrun t.py \\\n    --lr 1e-5 \\\n    --epochs 3\n"},
          {"SH002", Found::kNothing, "a.sh",
           "#!/bin/bash\nARGS=(\n  --lr 1e-5\n  # the rest\n  --epochs 3\n)\npython t.py \"${ARGS[@]}\"\n"},
          {"SH002", Found::kNothing, "a.sh", "#!/bin/bash\nARGS=\"\n  --lr 1e-5\n  --epochs 3\n\"\npython t.py $ARGS\n"},
@@ -438,6 +455,58 @@ TEST_CASE("lint jobs: a launcher of one node in a job of several", "[lint]") {
          in_job("SL026", Found::kNothing, kTwo, "for h in $HOSTS; do ssh $h torchrun --nproc_per_node=8 t.py; done"),
          in_job("SL004", Found::kError, kTwo, "srun deepspeed --num_gpus=8 t.py"),
          in_job("SL004", Found::kNothing, one, "srun deepspeed --num_gpus=8 t.py")});
+}
+
+TEST_CASE("lint jobs: what has to be known for certain before it is an error", "[lint]") {
+  const std::string accelerate = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n";
+  const std::string mesh = "parallelism_config: {parallelism_config_dp_shard_size: 4}\n";
+  const std::string gpt = "torchrun --nproc_per_node=8 ";
+  const std::string sizes = "--tensor-model-parallel-size 8 --num-attention-heads 20 --micro-batch-size 1\n";
+  check(
+      {// The command line may say another number of processes.
+       {"ACC005", Found::kWarning, "a.yaml", accelerate + mesh},
+       {"ACC011", Found::kWarning, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 0\n"},
+       {"ACC009", Found::kNothing, "a.yaml", "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nregion: r\n"},
+       {"ACC009", Found::kWarning, "a.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: TPU\nnum_processes: 8\n"},
+       // Whose script it is.
+       {"PLAN004", Found::kError, "a.sh", gpt + "pretrain_gpt.py " + sizes},
+       {"PLAN004", Found::kWarning, "a.sh", gpt + "train_mine.py " + sizes},
+       {"PLAN004", Found::kWarning, "a.sh", gpt + "pretrain_gpt.py --our-own-switch 1 " + sizes},
+       {"PLAN004", Found::kWarning, "a.sh",
+        "TP=${TP:-8}\n" + gpt + "pretrain_gpt.py --tensor-model-parallel-size $TP --num-attention-heads 20 --micro-batch-size 1\n"},
+       {"PLAN003", Found::kNothing, "a.sh", gpt + "pretrain_gpt.py --train-iters 0 --num-experts 0 --micro-batch-size 1\n"},
+       {"MEG004", Found::kWarning, "a.sh",
+        gpt + "pretrain_gpt.py --micro-batch-size 1 --recompute-granularity full --recompute-method uniform\n"},
+       {"MEG004", Found::kError, "a.sh", gpt + "pretrain_gpt.py --micro-batch-size 1 --recompute-granularity full\n"},
+       // Who reads the JSON.
+       {"DSJ036", Found::kWarning, "d.json", R"({"train_batch_size": 8, "zero_optimization": {"overlap_comm": true}})"},
+       {"DSJ025", Found::kWarning, "d.json", R"({"train_batch_size": 8, "optimizer": {"type": "OurAdam"}})"},
+       {"DSJ025", Found::kError, "d.json", R"({"train_batch_size": "auto", "optimizer": {"type": "OurAdam"}})"},
+       {"DSJ003", Found::kWarning, "d.json", R"({"train_batch_size": 8, "dtype": "bf16"})"},
+       {"DSJ042", Found::kNothing, "d.json", R"({"train_batch_size": 8, "fp16": {"enabled": 1}, "zero_optimization": {"stage": 1}})"},
+       {"DSJ019", Found::kNothing, "d.json",
+        R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "cpu_offload_use_pin_memory": true, "offload_optimizer": {"device": "cpu"}}})"},
+       // Which release, and where the launcher's own options end.
+       {"ACC013", Found::kWarning, "a.sh", "accelerate launch --some_new_switch 1 train.py\n"},
+       {"ACC013", Found::kError, "a.sh", "accelerate launch --nproc_per_node 8 train.py\n"},
+       {"DL005", Found::kWarning, "a.sh", "deepspeed --num_gpus 8 $SCRIPT --lr 1\ndeepspeed --lr 1 \"$@\"\n"},
+       {"K8S007", Found::kWarning, "k.yaml",
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {ourNewField: 1, template: {spec: {containers: [{name: c, image: "
+        "i}]}}}\n"},
+       {"K8S007", Found::kError, "k.yaml",
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {restartPolicy: Never, template: {spec: {containers: [{name: c, "
+        "image: i}]}}}\n"},
+       {"TT003", Found::kWarning, "t.toml", "[job]\ndump_folder = \"o\"\n[model]\nconverters = \"float8\"\n[training]\nsteps = 1\n"},
+       {"TT003", Found::kError, "t.toml", "[job]\ndump_folder = \"o\"\n[training]\nsteps = \"10\"\n"},
+       // What a signal does, and what a trap is for.
+       in_job("SL011", Found::kNote, kTwo + " --signal=TERM@60", "srun torchrun --nnodes=2 --nproc_per_node=8 t.py"),
+       in_job("SL011", Found::kError, kTwo + " --signal=USR1@60", "srun torchrun --nnodes=2 --nproc_per_node=8 t.py"),
+       in_job("SL012", Found::kError, kTwo + " --signal=B:USR1@60", "trap save USR1\nsrun python t.py"),
+       in_job("SL012", Found::kWarning, kTwo, "trap clean TERM\nsrun python t.py"),
+       in_job("SL016", Found::kWarning, kTwo,
+              "export MASTER_ADDR=localhost\nsrun torchrun --nnodes=2 --node_rank=$R --master_addr=$HEAD t.py"),
+       in_job("SL001", Found::kError, "--nodes=2 --ntasks-per-node=4", "srun torchrun --nnodes=2 --nproc_per_node=4 t.py"),
+       in_job("SL001", Found::kWarning, "--nodes=2 --ntasks-per-node=4", "srun torchrun --nnodes=2 --nproc_per_node=$G t.py")});
 }
 
 TEST_CASE("lint jobs: a configuration that stands in its file twice is one mistake", "[lint]") {

@@ -34,8 +34,10 @@ void acc_machines(const LintSetup& setup, const Document& d, Findings& report) {
   const Value& root = d.root;
   const auto machines = real(root, "num_machines"), processes = real(root, "num_processes");
   if (processes && *processes < 1) {
-    report.add("ACC011", d, value_span(d, *node(root, "num_processes").value),
-               fmt::format("num_processes is {}, expected at least 1", *processes));
+    report.add(
+        "ACC011", d, value_span(d, *node(root, "num_processes").value),
+        fmt::format("num_processes is {}, expected at least 1", *processes),
+        {"", "", {}, {}, launch_gives(setup, "num_processes").value_or(true) ? "accelerate launch is given no --num_processes" : ""});
   } else if (processes && setup.world() > 0 && static_cast<int64_t>(*processes) != setup.world() &&
              !launch_gives(setup, "num_processes").value_or(false)) {
     report.add("ACC001", d, value_span(d, *node(root, "num_processes").value),
@@ -60,7 +62,7 @@ void acc_machines(const LintSetup& setup, const Document& d, Findings& report) {
   }
 }
 
-void acc_mesh(const Document& d, Findings& report) {
+void acc_mesh(const LintSetup& setup, const Document& d, Findings& report) {
   const TreeNode section = node(d.root, "parallelism_config");
   if (!section || section.value->kind != Value::Kind::kMap) return;
   const auto size = [&](std::string_view axis) {
@@ -92,11 +94,16 @@ void acc_mesh(const Document& d, Findings& report) {
   const auto processes = real(d.root, "num_processes");
   const std::string type = text(d.root, "distributed_type");
   if (processes && product != *processes && type != "DEEPSPEED") {
-    report.add("ACC005", d, at, fmt::format("the mesh has {:.0f} ranks, num_processes is {:.0f}", product, *processes));
+    const bool may_differ = launch_gives(setup, "num_processes").value_or(true);
+    report.add("ACC005", d, at, fmt::format("the mesh has {:.0f} ranks, num_processes is {:.0f}", product, *processes),
+               {"", "", {}, {}, may_differ ? "accelerate launch is given no --num_processes" : ""});
   }
   const auto version = real(d.root, "fsdp_config.fsdp_version");
   if (type == "FSDP" && version.value_or(1) != 2) {
-    report.add("ACC006", d, at, "parallelism_config needs FSDP version 2; in a file it is silently ignored with version 1");
+    // Of shards alone version 1 makes what is asked for.
+    const bool asks_for_more = product > size("dp_shard");
+    report.add("ACC006", d, at, "parallelism_config needs FSDP version 2; in a file it is silently ignored with version 1",
+               {"", "", {}, asks_for_more ? std::nullopt : std::optional<Severity>(Severity::kWarning)});
   }
 }
 
@@ -141,6 +148,7 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
   if (!d.is(file_kind::kAccelerate)) return;
   const Value& root = d.root;
   const std::string type = text(root, "distributed_type");
+  if (text(root, "compute_environment") == "AMAZON_SAGEMAKER") return;  // other types, other keys
   const TextSpan top{d.offset(root.location), d.offset(root.location) + 1};
   if (type.empty()) {
     report.add("ACC009", d, top, "distributed_type is not given");
@@ -149,7 +157,7 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
   } else if (nearest_name(type, kDistributedTypes) != type ||
              std::find(kDistributedTypes.begin(), kDistributedTypes.end(), type) == kDistributedTypes.end()) {
     report.add("ACC009", d, value_span(d, *node(root, "distributed_type").value), fmt::format("unknown distributed_type '{}'", type),
-               {suggest(type, kDistributedTypes), "", {}, {}});
+               {suggest(type, kDistributedTypes), "", {}, {}, type == "TPU" ? "accelerate is 0.27 or later" : ""});
   }
   static const std::set<std::string> kPrecisions = {"no", "fp16", "bf16", "fp8", "false", "False", "null", ""};
   const std::string precision = text(root, "mixed_precision");
@@ -172,12 +180,17 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
     const bool is_whole = real(inside, "zero_stage").value_or(1) == 0 || real(inside, "zero_optimization.stage").value_or(1) == 0 ||
                           text(inside, "fsdp_sharding_strategy") == "NO_SHARD";
     const bool is_alone = real(root, "num_processes").value_or(2) <= 1 || is_whole;
+    const std::string flag = "use_" + lower(wanted == std::string_view("MEGATRON_LM") ? "megatron_lm" : wanted);
     report.add("ACC012", d, key_span(d, at),
                fmt::format("'{}' is silently ignored: distributed_type is {}, not {}", section, type, wanted),
-               {"", "", {}, is_alone ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+               {"",
+                "",
+                {},
+                is_alone ? std::optional<Severity>(Severity::kWarning) : std::nullopt,
+                launch_gives(setup, flag).value_or(false) ? "no accelerate launch is given --" + flag : ""});
   }
   acc_machines(setup, d, report);
-  acc_mesh(d, report);
+  acc_mesh(setup, d, report);
   acc_deepspeed(d, report);
 }
 

@@ -31,11 +31,23 @@ struct NameWalk {
     const std::vector<std::string> names = spellings(entries);
     const std::string near = nearest_name(key, names);
     if (near.empty() && only_near) return;
-    const bool may_be_newer = table.code == "BRG001" && misspelt_name(key, names).empty();
+    const bool is_slip = !misspelt_name(key, names).empty();
+    const bool may_be_newer = table.code == "BRG001" && !is_slip;
     std::string help = near.empty() ? where_else(entries, key) : fmt::format("did you mean '{}'", near);
+    const bool is_misplaced = help.find("belongs") != std::string::npos || is_name_elsewhere(key);
     if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
     report.add(table.code, d, key_span(d, at), says_unknown(table, path),
-               {help, table.unknown, {}, may_be_newer ? std::optional<Severity>(Severity::kNote) : std::nullopt});
+               {help,
+                table.unknown,
+                {},
+                may_be_newer ? std::optional<Severity>(Severity::kNote) : std::nullopt,
+                is_slip || is_misplaced ? "" : "the release that is used lacks it, too"});
+  }
+
+  // A name that stands in the wrong place is a mistake in every release; one that stands nowhere may be a later one's.
+  bool is_name_elsewhere(std::string_view key) const {
+    return std::any_of(table.types.begin(), table.types.end(),
+                       [key](const auto& one) { return find_name(one.second, key) != nullptr; });
   }
 
   std::string where_else(const std::vector<NameEntry>& here, std::string_view key) const {
@@ -180,6 +192,7 @@ void names_of_trainer(const LintSetup& setup, const Document& d, Findings& repor
     if (num_others++ == 0) first = at;
     others += fmt::format("{}'{}'", others.empty() ? "" : ", ", key);
   }
+  names.is_own_parser = true;  // a script that reads its own YAML may have a name like it
   report_unknown_names(d, names, NamesOf::kOneRelease, report);
   if (num_others == 0) return;
   report.add("HF007", d, first,
@@ -202,6 +215,7 @@ void check_names(const LintSetup& setup, const Document& d, Findings& report) {
     UnknownNames names;
     names.table = d.kind->names;
     names.version = setup.version(d.kind->names);
+    names.is_own_parser = is_trl;  // scripts give TrlParser classes of their own
     names_of_map(d, name_table(d.kind->names), d.root, "", "", names, is_trl ? NamesOf::kExtendedParser : NamesOf::kOneRelease,
                  report);
     return;

@@ -18,17 +18,31 @@ namespace distsetup::lint {
 namespace {
 
 void report_option(const Document& d, const NameTable& table, const std::vector<NameEntry>& known, TextSpan at,
-                   const std::string& spelled, Findings& report) {
+                   const std::string& spelled, const std::string& error_if, Findings& report) {
   const std::string near = nearest_option(known, spelled);
   report.add(table.code, d, at, says_unknown(table, spelled),
-             {near.empty() ? "" : fmt::format("did you mean '{}'", near), table.unknown, {}, {}});
+             {near.empty() ? "" : fmt::format("did you mean '{}'", near), table.unknown, {}, {}, error_if});
+}
+
+// What keeps an option of a launcher from being one for sure: no program behind it that is known here, or another release's.
+std::string doubt_of_option(const LaunchLine& line, const std::vector<NameEntry>& known, std::string_view table,
+                            const LaunchOption& option) {
+  const LaunchStage* script = line.find(LaunchProgram::kScript);
+  if (script == nullptr || script->name.find_first_of("$`") != std::string::npos) return "it stands before the program's name";
+  const bool changes = table == "accelerate-launch";  // options come and go; torchrun's and deepspeed's stay
+  const bool is_others = changes && (takes_option(*name_table("torchrun").type(""), option.spelled, false) ||
+                                     takes_option(*name_table("deepspeed-launcher").type(""), option.spelled, false));
+  const bool is_abbreviated = takes_option(known, option.spelled, true);  // which accelerate's parser does not take
+  return changes && !is_others && !is_abbreviated && misspelt_option(known, option.spelled).empty()
+             ? "the release that is used lacks it"
+             : "";
 }
 
 bool is_plain_option(std::string_view spelled) { return spelled.find_first_of("$`()|<>;&\\\"'{}*") == std::string_view::npos; }
 
 // `is_ruled`: options that a rule of their own speaks of.
-void options_of(const Document& d, const LaunchStage& stage, std::string_view table_name, std::string_view type,
-                std::initializer_list<std::string_view> is_ruled, Findings& report) {
+void options_of(const Document& d, const LaunchLine& line, const LaunchStage& stage, std::string_view table_name,
+                std::string_view type, std::initializer_list<std::string_view> is_ruled, Findings& report) {
   const NameTable& table = name_table(table_name);
   const std::vector<NameEntry>* known = table.type(type);
   if (known == nullptr) return;
@@ -37,7 +51,8 @@ void options_of(const Document& d, const LaunchStage& stage, std::string_view ta
     const bool is_variable = !is_plain_option(option.spelled);             // --$NAME
     const bool is_said = std::find(is_ruled.begin(), is_ruled.end(), option.name) != is_ruled.end();
     if (option.name.empty() || is_variable || is_said || takes_option(*known, option.spelled, table.takes_prefixes)) continue;
-    report_option(d, table, *known, {option.span.begin, option.span.begin + option.spelled.size()}, option.spelled, report);
+    report_option(d, table, *known, {option.span.begin, option.span.begin + option.spelled.size()}, option.spelled,
+                  doubt_of_option(line, *known, table_name, option), report);
   }
 }
 
@@ -92,9 +107,10 @@ void options_of_openrlhf(const LintSetup& setup, const Document& d, const Launch
 }
 
 void options_of_line(const LintSetup& setup, const Document& d, const LaunchLine& line, Findings& report) {
-  if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) options_of(d, *run, "torchrun", "", {"rdzv_timeout"}, report);
-  if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) options_of(d, *run, "deepspeed-launcher", "", {}, report);
-  if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) options_of(d, *run, "accelerate-launch", "", {}, report);
+  if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun))
+    options_of(d, line, *run, "torchrun", "", {"rdzv_timeout"}, report);
+  if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) options_of(d, line, *run, "deepspeed-launcher", "", {}, report);
+  if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) options_of(d, line, *run, "accelerate-launch", "", {}, report);
   const LaunchStage* script = line.find(LaunchProgram::kScript);
   if (script == nullptr) return;
   if (script->name.find("openrlhf") != std::string::npos) options_of_openrlhf(setup, d, *script, report);
@@ -180,7 +196,7 @@ void pbs_options(const Document& d, const ScriptPart& part, Findings& report) {
       continue;
     }
     if (find_name(known, one.spelled) == nullptr) {
-      report_option(d, table, known, {one.span.begin, one.span.begin + one.spelled.size()}, one.spelled, report);
+      report_option(d, table, known, {one.span.begin, one.span.begin + one.spelled.size()}, one.spelled, "", report);
       continue;
     }
     if (one.name != "l") continue;
@@ -213,7 +229,11 @@ void lsf_options(const Document& d, const ScriptPart& part, Findings& report) {
       return names;
     }());
     report.add(table.code, d, {one.span.begin, one.span.begin + one.spelled.size()}, says_unknown(table, one.spelled),
-               {near.empty() ? "" : fmt::format("did you mean '-{}'", near), table.unknown, {}, {}});
+               {near.empty() ? "" : fmt::format("did you mean '-{}'", near),
+                table.unknown,
+                {},
+                {},
+                near.empty() ? "the site's LSF lacks it" : ""});
   }
 }
 

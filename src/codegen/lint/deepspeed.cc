@@ -27,7 +27,8 @@ void ds_offload(const DeepspeedFile& in) {
     if (text(root, path + ".device") != "nvme") continue;
     if (in.stage < 3 && std::string_view(section) == "offload_optimizer") {
       in.report.add("DSJ007", in.d, in.val(path + ".device"),
-                    fmt::format("NVMe optimizer offload needs stage 3, the stage is {}", in.stage));
+                    fmt::format("NVMe optimizer offload needs stage 3, the stage is {}", in.stage),
+                    {"", "", {}, Severity::kWarning});  // the state stays on the host
     }
     if (!has(root, path + ".nvme_path")) {
       in.report.add("DSJ007", in.d, in.val(path + ".device"), fmt::format("'{}' goes to NVMe and has no 'nvme_path'", path));
@@ -162,7 +163,8 @@ void ds_deprecated(const DeepspeedFile& in) {
     const std::string path = std::string(kZero) + std::string(one.old);
     if (!has(in.root, path)) continue;
     const TextSpan at = in.key(path);
-    if (!one.now.empty() && has(in.root, std::string(kZero) + std::string(one.now))) {
+    const bool is_moved = one.old != "cpu_offload_use_pin_memory";  // that one is passed over beside the new sections
+    if (is_moved && !one.now.empty() && has(in.root, std::string(kZero) + std::string(one.now))) {
       in.report.add("DSJ019", in.d, at, fmt::format("'{}' and '{}' say the same thing twice: DeepSpeed stops", one.old, one.now),
                     {fmt::format("keep '{}'", one.now), "", {}, {}});
       continue;

@@ -12,6 +12,9 @@
 namespace distsetup::lint {
 namespace {
 
+// Read by the Trainer or accelerate, which add and replace little; a script of one's own may do anything to the dictionary.
+bool is_for_trainer(const DeepspeedFile& in) { return in.is_hf() || in.d.text.find("\"auto\"") != std::string::npos; }
+
 void ds_schedules(const DeepspeedFile& in) {
   const Value& root = in.root;
   // Looked up by their exact name; optimizers by their lower case.
@@ -36,10 +39,14 @@ void ds_schedules(const DeepspeedFile& in) {
   }
   const std::string optimizer = text(root, "optimizer.type");
   if (!optimizer.empty() && kOptimizers.count(lower(optimizer)) == 0 && kTorchOptimizers.count(lower(optimizer)) == 0) {
-    in.report.add(
-        "DSJ025", in.d, in.val("optimizer.type"),
-        fmt::format("optimizer '{}' passes the parser and stops the run when GPUs are taken", optimizer),
-        {suggest(optimizer, std::vector<std::string>{"Adam", "AdamW", "Adagrad", "Lamb", "Lion", "Muon", "SGD"}), "", {}, {}});
+    in.report.add("DSJ025", in.d, in.val("optimizer.type"),
+                  fmt::format("optimizer '{}' passes the parser and stops the run when GPUs are taken", optimizer),
+                  {suggest(optimizer, std::vector<std::string>{"Adam", "AdamW", "Adagrad", "Lamb", "Lion", "Muon", "SGD"}),
+                   "",
+                   {},
+                   {},
+                   // deepspeed.initialize(optimizer=…) wins over the file.
+                   is_for_trainer(in) ? "" : "the script hands DeepSpeed no optimizer of its own"});
   }
   if (scheduler.rfind("Warmup", 0) == 0 && !has(root, "scheduler.params.warmup_type")) {
     in.report.add("DSJ024", in.d, in.val("scheduler.type"),
@@ -164,7 +171,8 @@ void ds_parallel(const DeepspeedFile& in) {
   const TreeNode zero = node(root, "zero_optimization");
   if (zero && zero.value->kind == Value::Kind::kMap && !has(root, "zero_optimization.stage")) {
     in.report.add("DSJ036", in.d, in.key("zero_optimization"),
-                  "'zero_optimization' without 'stage' is stage 0: the rest of it is silently ignored");
+                  "'zero_optimization' without 'stage' is stage 0: the rest of it is silently ignored",
+                  {"", "", {}, {}, is_for_trainer(in) ? "" : "no script puts the stage in"});
   }
 }
 

@@ -67,6 +67,7 @@ void check_autos(const LintSetup& setup, const Document& d, Findings& report) {
   std::vector<Auto> autos;
   find_autos(d.root, "", autos);
   const std::string consumer = setup.consumer(d);
+  const bool is_said = !setup.context.consumer.empty() || consumer == "lightning";
   bool said = false;
   for (const Auto& one : autos) {
     if (kOwnAuto.count(one.path) > 0) continue;
@@ -77,12 +78,16 @@ void check_autos(const LintSetup& setup, const Document& d, Findings& report) {
       report.add("DSJ002", d, at,
                  fmt::format("nothing fills '{}': \"auto\" is {}", one.path, is_accelerate ? "accelerate's here" : "no value of it"),
                  // A script of one's own may fill it.
-                 {"", auto_bites(one.path), {}, consumer.empty() ? std::nullopt : std::optional<Severity>(Severity::kError)});
+                 {"",
+                  auto_bites(one.path),
+                  {},
+                  consumer.empty() || is_accelerate ? std::nullopt : std::optional<Severity>(Severity::kError)});
     } else if (consumer == "deepspeed" || consumer == "lightning") {
       const std::string bites = auto_bites(one.path);
       const std::string what =
           bites == "silent" ? "is silently ignored by DeepSpeed itself, which takes its default" : "is no value for DeepSpeed itself";
-      report.add("DSJ001", d, at, fmt::format("\"auto\" of '{}' {}", one.path, what), {"", bites, {}, {}});
+      report.add("DSJ001", d, at, fmt::format("\"auto\" of '{}' {}", one.path, what),
+                 {"", bites, {}, {}, is_said ? "" : "the script does not fill it in"});
     } else if (consumer.empty() && !said) {
       said = true;
       report.add("DSJ001", d, at,
@@ -109,7 +114,7 @@ void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
     const auto n = batch_key(root, key);
     if (n && *n < 1) {
       report.add("PLAN003", d, value_span(d, *node(root, key).value), fmt::format("'{}' is {}, expected at least 1", key, *n),
-                 {"", "parse", {}, {}});
+                 {"", "parse", {}, {}, setup.consumer(d).empty() ? "no script puts another number in" : ""});
       return;
     }
   }
@@ -117,7 +122,7 @@ void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
   if (!has(root, "train_batch_size") && !has(root, "train_micro_batch_size_per_gpu") && !is_elastic && consumer != "lightning") {
     report.add("DSJ043", d, {d.offset(root.location), d.offset(root.location) + 1},
                "neither 'train_batch_size' nor 'train_micro_batch_size_per_gpu' is given: DeepSpeed stops",
-               {"", "", {}, consumer.empty() ? std::optional<Severity>(Severity::kWarning) : std::nullopt});  // a script may add it
+               {"", "", {}, {}, setup.context.consumer == "deepspeed" ? "" : "no script or trainer puts one in"});
     return;
   }
   int64_t ranks = setup.world();

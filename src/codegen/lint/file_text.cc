@@ -76,6 +76,24 @@ std::string why_cut_off(const Document& d, size_t begin) {
   return "the line above has no backslash at its end";
 }
 
+// Whether what the options belong to is a remark itself: the command is out of use, and its rest was forgotten.
+bool is_rest_of_remark(const Document& d, size_t begin) {
+  bool has_remark = false;
+  for (size_t at = line_span(d, begin).begin; at > 0;) {
+    const TextSpan above = line_span(d, at - 1);
+    std::string_view line = d.cut(above);
+    at = above.begin;
+    while (!line.empty() && std::string_view(" \t\r\n").find(line.back()) != std::string_view::npos) line.remove_suffix(1);
+    const size_t first = line.find_first_not_of(" \t");
+    if (first != std::string_view::npos && line[first] == '#') {
+      has_remark = has_remark || line.back() == '\\';
+      continue;
+    }
+    return has_remark && (line.empty() || line.back() != '\\');
+  }
+  return has_remark;
+}
+
 void cut_off_options(const Document& d, const ShellScript& script, Findings& report) {
   if (!d.is_script() || !script.mistakes.empty()) return;
   const ShellCommand* first = nullptr;
@@ -90,7 +108,8 @@ void cut_off_options(const Document& d, const ShellScript& script, Findings& rep
   const TextSpan at = first->words[0].span;
   report.add("SH002", d, at,
              fmt::format("'{}'{} a command here, which the shell does not find: {}", first->words[0].text,
-                         num_more == 0 ? " begins" : fmt::format(" and {} more begin", num_more), why_cut_off(d, at.begin)));
+                         num_more == 0 ? " begins" : fmt::format(" and {} more begin", num_more), why_cut_off(d, at.begin)),
+             {"", "", {}, is_rest_of_remark(d, at.begin) ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
 }  // namespace

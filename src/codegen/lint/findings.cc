@@ -25,6 +25,8 @@ void Findings::add(std::string_view code, const Document& document, TextSpan spa
   Diagnostic& d = finding.diagnostic;
   d.code = std::string(code);
   d.severity = more.severity.value_or(rule->severity);
+  const bool lacks_knowledge = d.severity == Severity::kError && !more.error_if.empty();
+  if (lacks_knowledge) d.severity = Severity::kWarning;
   if (is_read_by_script_first(document) && d.severity == Severity::kError) d.severity = Severity::kWarning;
   d.location = document.place(span.begin);
   const size_t line_end = std::min(document.text.find('\n', span.begin), document.text.size());
@@ -34,6 +36,7 @@ void Findings::add(std::string_view code, const Document& document, TextSpan spa
   d.length = std::max(d.length, 1);
   d.message = std::move(message);
   d.help = more.help.empty() ? rule->fix : more.help;
+  if (lacks_knowledge) d.help += "; an error if " + more.error_if;
   const bool replaces = more.edits.size() == 1 && more.edits[0].begin == span.begin && more.edits[0].end == span.end;
   if (replaces) d.replacement = more.edits[0].text;
   finding.bites = more.bites.empty() ? rule->bites : more.bites;

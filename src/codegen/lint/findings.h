@@ -16,6 +16,8 @@ struct FindingDetails {
   std::string bites;            // empty: the rule's own
   std::vector<LintEdit> edits;  // a fix that changes nothing else
   std::optional<Severity> severity;
+  // What the files do not say and has to be so for an error: it is a warning then, and the help says this. Empty: nothing is missing.
+  std::string error_if = {};
 };
 
 class Findings {

@@ -209,7 +209,8 @@ void fsdp_checkpoints(const LintSetup& setup, const FsdpView& in, Findings& repo
     }
     for (const char* name : {"save_only_model", "load_best_model_at_end"}) {
       if (in.get("state_dict_type") != "SHARDED_STATE_DICT" || !is_true(t, name)) continue;
-      report.add("FSDP012", *other, key_span(*other, node(t, name)), fmt::format("'{}' cannot be done with SHARDED_STATE_DICT", name));
+      report.add("FSDP012", *other, key_span(*other, node(t, name)), fmt::format("'{}' cannot be done with SHARDED_STATE_DICT", name),
+                 {"", "", {}, {}, std::string_view(name) == "save_only_model" ? "" : "save_only_model is on, too"});
     }
     const auto accumulation = real(t, "gradient_accumulation_steps");
     if (accumulation && *accumulation > 1 && !has(t, "accelerator_config.gradient_accumulation_kwargs.sync_each_batch")) {
@@ -220,8 +221,10 @@ void fsdp_checkpoints(const LintSetup& setup, const FsdpView& in, Findings& repo
     }
     const std::string dtype = text(t, "torch_dtype") + text(t, "dtype");
     if (in.effective() == 2 && is_true(t, "use_peft") && (dtype == "bfloat16" || dtype == "float16")) {
-      report.add("FSDP016", *other, key_span(*other, node(t, "use_peft")),
-                 fmt::format("adapters are fp32 on a {} base: a unit of FSDP version 2 holds one type", dtype));
+      report.add(
+          "FSDP016", *other, key_span(*other, node(t, "use_peft")),
+          fmt::format("adapters are fp32 on a {} base: a unit of FSDP version 2 holds one type, and some releases do not cast them",
+                      dtype));
     }
   }
   if (in.get("state_dict_type") == "FULL_STATE_DICT" && setup.context.model_parameters > 30'000'000'000) {

@@ -70,7 +70,8 @@ void sl_placeholders(const JobScript& in) {
   std::string said;
   size_t num_more = 0;
   for (const Directive& one : in.part.script.directives) {
-    if (one.name == "mail-user" || one.name == "comment") continue;  // whatever stands there, the job runs
+    static constexpr std::array<std::string_view, 5> kAnyText = {"mail-user", "comment", "job-name", "output", "error"};
+    if (std::find(kAnyText.begin(), kAnyText.end(), one.name) != kAnyText.end()) continue;  // whatever stands there, the job runs
     std::string_view line = in.d.cut({one.span.begin, one.line_end});
     if (const size_t comment = line.find(" #"); comment != std::string_view::npos) line = line.substr(0, comment);
     const size_t open = line.find_first_of("{<");
@@ -96,7 +97,9 @@ void sl_placeholders(const JobScript& in) {
                 {is_variable ? "write the value, or give the option to sbatch on its command line" : "",
                  "",
                  {},
-                 is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+                 is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt,
+                 // Programs fill in {name} and ${NAME}; what has angles, or blanks inside, is for people.
+                 said[0] == '<' || said[1] == ' ' ? "" : "nothing fills the file in before sbatch reads it"});
 }
 
 // "--nodes=" with nothing behind it.

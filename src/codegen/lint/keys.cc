@@ -163,6 +163,15 @@ const KeySpec* find_spec(const AcceptedSection& section, std::string_view key) {
 
 bool is_bool_word(const Value& v) { return v.text == "true" || v.text == "false" || v.text == "True" || v.text == "False"; }
 
+// What pydantic and distutils' strtobool take for one.
+bool is_read_as_bool(const Value& v) {
+  const std::string word = lower(v.text);
+  for (const char* one : {"true", "false", "1", "0", "yes", "no", "on", "off", "t", "f", "y", "n"}) {
+    if (word == one) return true;
+  }
+  return false;
+}
+
 // What was expected, when the value is not it.
 std::string mismatch(const std::string& type, const Value& v) {
   if (type == "any") return "";
@@ -174,7 +183,7 @@ std::string mismatch(const std::string& type, const Value& v) {
   if (v.kind != Value::Kind::kScalar) return "a single value";
   if (type == "strict_bool") return is_bool_word(v) && !v.quoted ? "" : "true or false";
   if (type == "strict_text") return v.quoted ? "" : "a text in quotes";
-  if (type == "bool") return is_bool_word(v) ? "" : "true or false";
+  if (type == "bool") return is_read_as_bool(v) ? "" : "true or false";
   if (type.find('|') != std::string::npos) {
     for (size_t at = 0; at <= type.size();) {
       const size_t bar = std::min(type.find('|', at), type.size());
@@ -337,12 +346,18 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
       if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
       const std::string meant = near.empty() ? key : near;
+      // A dictionary that scripts read, too, and a common word: it may be theirs.
+      const bool may_be_scripts = section.code == "DSJ003" && misspelt_name(key, names).empty() && key.find('_') == std::string::npos;
       const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
       const bool is_harmless = section.unknown == "silent" &&
                                (is_minor || section.near == "warning" || asks_for_nothing(*at.value) ||
                                 only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
       report.add(section.code, d, key_span(d, at), how,
-                 {help, section.unknown, {}, is_far || is_harmless ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+                 {help,
+                  section.unknown,
+                  {},
+                  is_far || is_harmless ? std::optional<Severity>(Severity::kWarning) : std::nullopt,
+                  may_be_scripts ? "no script of your own reads it" : ""});
       continue;
     }
     if (const std::string why = why_not_in_release(table, *spec, version); !why.empty()) {
@@ -354,7 +369,9 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
     if (at.value->kind == Value::Kind::kScalar && at.value->text == "auto") continue;  // a rule of its own
     const std::string wanted = mismatch(spec->type, *at.value);
     if (wanted.empty() || is_before(version, section.strict_since)) continue;
-    const bool may_work = version.empty() && !section.strict_since.empty();
+    // Numbers are numbers in every release; what is a list in one may be a text in another.
+    const bool is_form = spec->type == "list" || spec->type == "map" || spec->type == "text" || spec->type == "strict_text";
+    const bool may_work = version.empty() && (!section.strict_since.empty() || (is_form && !table.other_releases.empty()));
     report.add(section.type_code, d, value_span(d, *at.value), fmt::format("'{}' is '{}', expected {}", path, at.value->text, wanted),
                {may_work ? fmt::format("write {}: {} looks at it since {}", wanted, table.tool, section.strict_since)
                          : fmt::format("write {}", wanted),

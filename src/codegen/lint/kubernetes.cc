@@ -67,7 +67,12 @@ void k8s_train_job(const Document& d, const Value& root, Findings& report) {
       const std::string name = text(one, "name");
       if (name.rfind("PET_", 0) == 0)
         report.add("K8S002", d, value_span(d, *node(one, "name").value),
-                   fmt::format("the operator sets {}, and refuses it here", name));
+                   fmt::format("the operator sets {}, and refuses it here", name),
+                   {"",
+                    "",
+                    {},
+                    {},
+                    text(root, "spec.runtimeRef.name").find("torch") == std::string::npos ? "the runtime is one of torch" : ""});
     }
   }
   for (const ScriptPart& part : d.parts) {
@@ -79,7 +84,12 @@ void k8s_train_job(const Document& d, const Value& root, Findings& report) {
                             option.name == "master_addr" || option.name == "master_port" || option.name.rfind("rdzv", 0) == 0;
         if (is_set)
           report.add("K8S002", d, option.span,
-                     fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled));
+                     fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled),
+                     {"",
+                      "",
+                      {},
+                      {},
+                      option.value.find("PET_") == std::string::npos && number(option.value) ? "" : "it says something else"});
       }
     }
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "codegen/lint/batch_launch.h"
-#include "codegen/shell/expand.h"
+#include "codegen/lint/caller_values.h"
 
 namespace distsetup::lint {
 namespace {
@@ -30,15 +30,8 @@ int64_t directive_count(const ShellScript& script, std::initializer_list<std::st
   return 0;
 }
 
-// NAME=${NAME:-x}: what the caller may set says nothing about the file.
-bool is_default(const Launch& in, const LaunchOption& option) {
-  for (const auto& [name, at] : expansions(in.d.text, option.span)) {
-    const ShellAssignment* known = in.script().assignment(name);
-    if (known == nullptr || known->value.text.find(":-") != std::string::npos || known->value.text.find(":=") != std::string::npos)
-      return true;
-  }
-  return in.d.cut(option.span).find(":-") != std::string_view::npos;
-}
+// What the caller may set says nothing about the file.
+bool is_default(const Launch& in, const LaunchOption& option) { return comes_from_caller(in.d, in.script(), option); }
 
 bool is_local(std::string_view host) {
   return host.rfind("localhost", 0) == 0 || host.rfind("127.0.0.1", 0) == 0 || host.rfind("[::1]", 0) == 0;
@@ -63,7 +56,9 @@ void tr_localhost(const Launch& in, const LaunchStage& run, std::string_view nod
     const bool is_assigned = in.d.cut(address->span).find("MASTER_ADDR") != std::string_view::npos;
     if (is_assigned && in.job_nodes > 1) continue;  // SL016 says it where it is set
     in.report.add("TR012", in.d, address->span,
-                  fmt::format("'{}' is each node itself: {} nodes wait for each other and never meet", address->value, nodes));
+                  fmt::format("'{}' is each node itself: {} nodes wait for each other and never meet", address->value, nodes),
+                  // Several starts on one machine are how people try out two nodes.
+                  {"", "", {}, {}, in.job_nodes > 1 ? "" : "they are different machines"});
     return;
   }
 }

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 
+#include "codegen/lint/batch_launch.h"
+#include "codegen/lint/caller_values.h"
+
 namespace distsetup::lint {
 namespace {
 
-void tr_rendezvous(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
+void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript& script, const LaunchStage& run, Findings& report) {
+  const std::string in_pod =
+      knows_its_cluster(d, script) || setup.context.nodes > 1 ? "" : "no operator or platform sets PET_ variables";
   const std::string backend = run.value("rdzv_backend");
   const bool is_dynamic = backend == "c10d" || backend == "etcd" || backend == "etcd-v2";
   const bool is_alone = run.has("standalone");
@@ -18,9 +23,17 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const LaunchStage&
     if (option == nullptr || !(is_dynamic || is_alone)) continue;
     // With an endpoint the nodes meet all the same, and one node meets itself.
     const bool is_harmless = is_alone || run.has("rdzv_endpoint") || nnodes == "1" || nnodes.empty();
+    const Directive* of_job = script.directive("nodes");
+    const int64_t num_nodes = node_count(script, nnodes, of_job == nullptr ? 0 : number(of_job->value).value_or(0));
+    const bool is_counted =
+        num_nodes > 1 && (variable_of(nnodes).rfind("SLURM_", 0) == 0 || !comes_from_caller(d, script, *run.find("nnodes")));
     report.add("TR001", d, option->span,
                fmt::format("'{}' is silently ignored with {}", option->spelled, is_alone ? "--standalone" : "rdzv_backend " + backend),
-               {"", "", {}, is_harmless ? std::optional<Severity>(Severity::kNote) : std::nullopt});
+               {"",
+                "",
+                {},
+                is_harmless ? std::optional<Severity>(Severity::kNote) : std::nullopt,
+                is_counted ? in_pod : "there are several nodes"});
   }
   if (const LaunchOption* id = run.find("rdzv_id"); id != nullptr && is_dynamic) {
     const bool is_fixed = id->value.find_first_of("$`") == std::string::npos;
@@ -44,19 +57,22 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const LaunchStage&
   }
   const auto nodes = number(nnodes);
   if (!nodes || *nodes < 2 || is_alone) return;
+  const bool is_open = comes_from_caller(d, script, *run.find("nnodes"));
+  const FindingDetails where{"", "", {}, {}, is_open ? "the number of nodes stays as it is here" : in_pod};
   if (is_dynamic && !run.has("rdzv_endpoint")) {
     report.add("TR010", d, run.span,
-               fmt::format("{} nodes with rdzv_backend {} and no --rdzv_endpoint: they cannot meet", *nodes, backend));
+               fmt::format("{} nodes with rdzv_backend {} and no --rdzv_endpoint: they cannot meet", *nodes, backend), where);
   }
   const bool env_addr = setup.environment("PET_MASTER_ADDR") != nullptr || d.is(file_kind::kKubernetes);
   if (!is_dynamic && !run.has("master_addr") && !run.has("rdzv_endpoint") && !env_addr) {
-    report.add("TR010", d, run.span, fmt::format("{} nodes and no --master_addr: every node waits for itself on 127.0.0.1", *nodes));
+    report.add("TR010", d, run.span, fmt::format("{} nodes and no --master_addr: every node waits for itself on 127.0.0.1", *nodes),
+               where);
   }
   // Also where a step's own shell sets it: srun bash -c 'export PET_NODE_RANK=$SLURM_NODEID; exec "$@"' node torchrun …
   const bool env_rank = setup.environment("PET_NODE_RANK") != nullptr || d.is(file_kind::kKubernetes) ||
                         d.text.find("PET_NODE_RANK=") != std::string::npos;
   if (!is_dynamic && !run.has("node_rank") && !env_rank) {
-    report.add("TR010", d, run.span, fmt::format("{} nodes and no --node_rank: every node is node 0", *nodes));
+    report.add("TR010", d, run.span, fmt::format("{} nodes and no --node_rank: every node is node 0", *nodes), where);
   }
 }
 
@@ -93,7 +109,11 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchStage&
     if (has_gpus && *has_gpus != *per_node) {
       report.add("TR008", d, run.find("nproc_per_node")->span,
                  fmt::format("{} processes per node, the job asks for {} GPUs per node", *per_node, *has_gpus),
-                 {"", "", {}, *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning});
+                 {"",
+                  "",
+                  {},
+                  *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
+                  comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
     }
   }
   const Directive* nodes = part.script.directive("nodes");
@@ -103,7 +123,11 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchStage&
     report.add("TR009", d, run.find("nnodes")->span,
                *wanted > *given ? fmt::format("torchrun waits for {} nodes, the job has {}", *wanted, *given)
                                 : fmt::format("torchrun uses {} of the job's {} nodes", *wanted, *given),
-               {"", "", {}, *wanted > *given ? std::optional<Severity>() : Severity::kWarning});
+               {"",
+                "",
+                {},
+                *wanted > *given ? std::optional<Severity>() : Severity::kWarning,
+                comes_from_caller(d, part.script, *run.find("nnodes")) ? "the number stays as it is here" : ""});
   }
 }
 
@@ -113,13 +137,15 @@ void dl_command(const Document& d, const LaunchStage& run, Findings& report) {
   const bool has_hostfile = run.has("hostfile") || run.has("H");
   if (include != nullptr && include->value.find(':') == std::string::npos) {
     report.add("DL001", d, include->span,
-               fmt::format("deepspeed launcher: '{}' without slots starts nothing on that host", include->value));
+               fmt::format("deepspeed launcher: '{}' without slots starts nothing on that host in some releases", include->value),
+               {"", "", {}, Severity::kWarning});
   }
   if (include != nullptr && exclude != nullptr)
     report.add("DL001", d, exclude->span, "deepspeed launcher: --include and --exclude exclude each other");
   const auto nodes = number(run.value("num_nodes"));
-  if (nodes && *nodes > 1 && !has_hostfile)
-    report.add("DL001", d, run.find("num_nodes")->span, fmt::format("deepspeed launcher: {} nodes need a hostfile", *nodes));
+  if (nodes && *nodes > 1 && !has_hostfile && !run.has("launcher") && !run.has("no_ssh"))
+    report.add("DL001", d, run.find("num_nodes")->span, fmt::format("deepspeed launcher: {} nodes need a hostfile", *nodes),
+               {"", "", {}, {}, d.text.find("hostfile") == std::string::npos ? "" : "no machine has /job/hostfile"});
   const bool is_chosen = include != nullptr || exclude != nullptr || run.has("num_gpus") || (nodes && *nodes > 1);
   if (is_chosen) {
     for (const EnvironmentSetting& one : d.environment) {
@@ -173,7 +199,7 @@ void check_launchers(const LintSetup& setup, const Document& d, Findings& report
   for (const ScriptPart& part : d.parts) {
     for (const LaunchLine& line : part.lines) {
       if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) {
-        tr_rendezvous(setup, d, *run, report);
+        tr_rendezvous(setup, d, part.script, *run, report);
         tr_flags(setup, d, line, *run, report);
         tr_allocation(d, part, *run, report);
       }

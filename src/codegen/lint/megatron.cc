@@ -12,6 +12,8 @@
 namespace distsetup::lint {
 namespace {
 
+constexpr std::string_view kIsMegatron = "the script is Megatron-LM's own, of a recent release";
+
 void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   const bool is_fsdp = run.has("use_megatron_fsdp");
   if (const LaunchOption* gather = run.find("overlap_param_gather"); gather != nullptr && !is_fsdp) {
@@ -20,15 +22,17 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
     if (!run.has("overlap_grad_reduce")) missing += missing.empty() ? "--overlap-grad-reduce" : " and --overlap-grad-reduce";
     if (!missing.empty())
       report.add("MEG003", d, gather->span, fmt::format("--overlap-param-gather also needs {}", missing),
-                 {"add " + missing, "", {}, {}});
+                 {"add " + missing, "", {}, {}, doubt_of_megatron(run)});
   }
   const std::string granularity = run.value("recompute_granularity");
   const bool has_method = run.has("recompute_method");
   if (granularity == "full" && (!has_method || !run.has("recompute_num_layers")) && !is_megatron_fork(run)) {
-    report.add("MEG004", d, run.find("recompute_granularity")->span, "full recomputation needs a method and a number of layers");
+    report.add("MEG004", d, run.find("recompute_granularity")->span, "full recomputation needs a method and a number of layers",
+               {"", "", {}, {}, has_method ? std::string(kIsMegatron) : doubt_of_megatron(run)});  // the number had a default
   }
   if (granularity == "selective" && has_method) {
-    report.add("MEG004", d, run.find("recompute_method")->span, "selective recomputation takes modules, no method");
+    report.add("MEG004", d, run.find("recompute_method")->span, "selective recomputation takes modules, no method",
+               {"", "", {}, {}, doubt_of_megatron(run)});
   }
   const long long tp = number(run.value("tensor_model_parallel_size")).value_or(1);
   const long long ep = number(run.value("expert_model_parallel_size")).value_or(1);
@@ -37,7 +41,7 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   }
   if (run.has("num_experts") && tp > 1 && ep > 1 && !run.has("sequence_parallel")) {
     report.add("MEG006", d, run.find("expert_model_parallel_size")->span,
-               "experts with tensor and expert parallelism need --sequence-parallel");
+               "experts with tensor and expert parallelism need --sequence-parallel", {"", "", {}, {}, doubt_of_megatron(run)});
   }
 }
 
@@ -62,7 +66,8 @@ void meg_connections(const LintSetup& setup, const Document& d, const LaunchStag
 void meg_engines(const Document& d, const LaunchStage& run, Findings& report) {
   const auto refuse = [&](std::string_view engine, const LaunchOption* option, std::string_view supported) {
     if (option != nullptr)
-      report.add("MEG008", d, option->span, fmt::format("{} does not support {}; supported: {}", engine, option->spelled, supported));
+      report.add("MEG008", d, option->span, fmt::format("{} does not support {}; supported: {}", engine, option->spelled, supported),
+                 {"", "", {}, {}, doubt_of_megatron(run)});
   };
   const auto above_one = [&](std::string_view name) { return number(run.value(name)).value_or(1) > 1 ? run.find(name) : nullptr; };
   const LaunchOption* format = run.find("ckpt_format");
@@ -79,7 +84,7 @@ void meg_engines(const Document& d, const LaunchStage& run, Findings& report) {
     report.add("MEG008", d, format != nullptr ? format->span : run.find("use_megatron_fsdp")->span,
                fmt::format("Megatron-FSDP does not support --ckpt-format {}; supported: fsdp_dtensor",
                            format != nullptr ? format->value : "torch_dist (the default)"),
-               {"add --ckpt-format fsdp_dtensor", "", {}, {}});
+               {"add --ckpt-format fsdp_dtensor", "", {}, {}, doubt_of_megatron(run)});
   }
 }
 
@@ -94,7 +99,9 @@ void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
     const LaunchOption* option = run.find(one.old);
     if (option == nullptr) continue;
     const TextSpan at{option->span.begin, option->span.begin + option->spelled.size()};
-    const bool may_have_it = is_megatron_fork(run) || run.name.find("pretrain_gpt") == std::string::npos;
+    // Scripts of the old release have all of its names.
+    const bool is_recent = run.has("micro_batch_size") || run.has("tensor_model_parallel_size") || run.has("lr_warmup_fraction");
+    const bool may_have_it = is_megatron_fork(run) || run.name.find("pretrain_gpt") == std::string::npos || !is_recent;
     report.add("MEG009", d, at, fmt::format("'{}' was removed", option->spelled),
                {fmt::format("use {}", one.now),
                 "",
@@ -131,6 +138,15 @@ bool is_megatron_fork(const LaunchStage& run) {
     return is_long && !takes_option(known, one.spelled, false) && misspelt_option(known, one.spelled).empty();
   });
   return num_own > 0;
+}
+
+std::string doubt_of_megatron(const LaunchStage& run) {
+  static constexpr std::array<std::string_view, 7> kScripts = {"pretrain_gpt.py",   "pretrain_bert.py", "pretrain_t5.py",
+                                                               "pretrain_mamba.py", "pretrain_vlm.py",  "pretrain_retro.py",
+                                                               "pretrain_ict.py"};
+  const std::string program = run.name.substr(run.name.rfind('/') + 1);
+  const bool is_own = std::find(kScripts.begin(), kScripts.end(), program) != kScripts.end();
+  return is_own && !is_megatron_fork(run) ? "" : std::string(kIsMegatron);
 }
 
 void check_megatron(const LintSetup& setup, const Document& d, Findings& report) {

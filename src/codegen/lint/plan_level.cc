@@ -48,7 +48,7 @@ void plan_mesh(const LintSetup& setup, const Sizes& in, Findings& report) {
     // A script whose number of nodes is the user's to change: more nodes would do.
     const bool may_grow = world > 0 && setup.context.nodes == 0 && setup.nodes() == 1 && divides(world, model);
     report.add("MEG001", d, at, fmt::format("{} ranks are not a multiple of tp {} × pp {} × cp {} = {}", world, tp, pp, cp, model),
-               {"", "", {}, may_grow ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+               {"", "", {}, may_grow ? std::optional<Severity>(Severity::kWarning) : std::nullopt, in.doubt_of_ranks});
   }
   if ((in.format == "torchtitan" || in.format == "plan") && world > 0 && has_mesh) {
     const double product = model * in.get("dp_replicate") * std::max(shard, 1.0);
@@ -85,20 +85,23 @@ bool splits_otherwise(std::string_view text) {
 
 void plan_shape(const Sizes& in, Findings& report) {
   const Document& d = in.d;
+  const FindingDetails unsure{"", "", {}, {}, in.doubt};
   const double tp = in.get("tp"), pp = in.get("pp"), cp = in.get("cp"), ep = in.get("ep");
   for (const auto& [name, one] : in.all()) {
-    const bool is_size = name != "save_every" && !(name == "dp_shard" && one.n == -1) && !(name == "global" && one.n == -1);
+    // No steps, no experts: both are asked for, by runs that only evaluate and by models without experts.
+    const bool may_be_none = name == "save_every" || name == "steps" || name == "experts" || name == "kv_heads";
+    const bool is_size = !may_be_none && !(name == "dp_shard" && one.n == -1) && !(name == "global" && one.n == -1);
     if (is_size && one.n < 1)
-      report.add("PLAN003", d, one.span, fmt::format("'{}' is {}, expected at least 1", d.cut(one.span), one.n));
+      report.add("PLAN003", d, one.span, fmt::format("'{}' is {}, expected at least 1", d.cut(one.span), one.n), unsure);
   }
   if (tp < 1 || pp < 1 || cp < 1 || ep < 1) return;
   const double kv_heads = in.get("kv_heads", in.get("heads"));
   if (in.has("heads") && tp > 1 && (!divides(tp, in.get("heads")) || (!divides(tp, kv_heads) && !divides(kv_heads, tp)))) {
     report.add("PLAN004", d, in.find("tp")->span,
-               fmt::format("tensor parallel {} does not divide {} heads and {} KV heads", tp, in.get("heads"), kv_heads));
+               fmt::format("tensor parallel {} does not divide {} heads and {} KV heads", tp, in.get("heads"), kv_heads), unsure);
   }
   if (in.has("layers") && pp > 1 && !divides(pp, in.get("layers")) && !splits_otherwise(d.text)) {
-    report.add("PLAN005", d, in.find("pp")->span, fmt::format("{} layers do not split over {} stages", in.get("layers"), pp));
+    report.add("PLAN005", d, in.find("pp")->span, fmt::format("{} layers do not split over {} stages", in.get("layers"), pp), unsure);
   }
   if (in.has("layers") && pp > 1 && divides(pp, in.get("layers"))) {
     const double per_stage = in.get("layers") / pp;
@@ -106,15 +109,18 @@ void plan_shape(const Sizes& in, Findings& report) {
       if (!in.has(size) || divides(in.get(size), per_stage)) continue;
       report.add("PLAN005", d, in.find(size)->span,
                  fmt::format("{} layers over {} stages are {} each, which do not split into virtual stages by {}", in.get("layers"),
-                             pp, per_stage, in.get(size)));
+                             pp, per_stage, in.get(size)),
+                 unsure);
     }
   }
   if (in.has("sequence") && cp > 1 && !divides(2 * cp, in.get("sequence"))) {
     report.add("PLAN006", d, in.find("sequence")->span,
-               fmt::format("sequence {} is no multiple of {}, which context parallel {} needs", in.get("sequence"), 2 * cp, cp));
+               fmt::format("sequence {} is no multiple of {}, which context parallel {} needs", in.get("sequence"), 2 * cp, cp),
+               unsure);
   }
   if (in.has("experts") && ep > 1 && !divides(ep, in.get("experts"))) {
-    report.add("PLAN007", d, in.find("ep")->span, fmt::format("{} experts do not divide over {} expert ranks", in.get("experts"), ep));
+    report.add("PLAN007", d, in.find("ep")->span, fmt::format("{} experts do not divide over {} expert ranks", in.get("experts"), ep),
+               unsure);
   }
 }
 
@@ -129,7 +135,11 @@ void plan_batch(const LintSetup& setup, const Sizes& in, Findings& report) {
     const double below = std::floor(global / unit) * unit, above = below + unit;
     report.add(code, in.d, at.span,
                fmt::format("global batch {} is not micro {} × accumulation × {} data ranks", global, micro, ranks),
-               {below > 0 ? fmt::format("nearest: {} or {}", below, above) : fmt::format("nearest: {}", above), "", {}, {}});
+               {below > 0 ? fmt::format("nearest: {} or {}", below, above) : fmt::format("nearest: {}", above),
+                "",
+                {},
+                {},
+                in.doubt_of_ranks});
     return;
   }
   const double accumulation = global / unit, pp = in.get("pp");
@@ -176,7 +186,8 @@ void plan_precision(const LintSetup& setup, const Document& d, Findings& report)
       at = bf16->span;
       const LaunchOption* fp16 = run->find("fp16");
       if (fp16 != nullptr && is_megatron(*run))
-        report.add("PLAN008", d, fp16->span, "--fp16 and --bf16 are both given, expected one of them");
+        report.add("PLAN008", d, fp16->span, "--fp16 and --bf16 are both given, expected one of them",
+                   {"", "", {}, {}, doubt_of_megatron(*run)});
     }
   }
   if (!uses_bf16) return;

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "codegen/lint/caller_values.h"
 #include "codegen/lint/megatron.h"
 
 namespace distsetup::lint {
@@ -22,7 +23,7 @@ Sizes from_tree(const Document& d, std::string format, const std::vector<Alias>&
   return out;
 }
 
-Sizes from_megatron(const Document& d, const LaunchStage& run) {
+Sizes from_megatron(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run) {
   static constexpr std::array<Alias, 16> kAliases = {{{"tp", "tensor_model_parallel_size"},
                                                       {"pp", "pipeline_model_parallel_size"},
                                                       {"cp", "context_parallel_size"},
@@ -39,11 +40,21 @@ Sizes from_megatron(const Document& d, const LaunchStage& run) {
                                                       {"chunk_layers", "num_layers_per_virtual_pipeline_stage"},
                                                       {"chunks", "num_virtual_stages_per_pipeline_rank"},
                                                       {"steps", "train_iters"}}};
+  constexpr const char* kStays = "the sizes stay as they are here";
   Sizes out(d, "megatron");
+  out.doubt = doubt_of_megatron(run);
   for (const Alias& one : kAliases) {
     const LaunchOption* option = run.find(one.there);
     if (option == nullptr) continue;
     if (const auto n = number(option->value)) out.put(one.name, static_cast<double>(*n), option->span);
+    if (out.doubt.empty() && comes_from_caller(d, part.script, *option)) out.doubt = kStays;
+  }
+  out.doubt_of_ranks = out.doubt;
+  if (const LaunchStage* launcher = line.find(LaunchProgram::kTorchrun)) {
+    for (const char* name : {"nnodes", "nproc_per_node"}) {
+      const LaunchOption* option = launcher->find(name);
+      if (option != nullptr && comes_from_caller(d, part.script, *option)) out.doubt_of_ranks = kStays;
+    }
   }
   return out;
 }
@@ -102,7 +113,7 @@ std::vector<Sizes> sizes_of(const Document& d) {
   for (const ScriptPart& part : d.parts) {
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* run = line.find(LaunchProgram::kScript);
-      if (run != nullptr && is_megatron(*run)) out.push_back(from_megatron(d, *run));
+      if (run != nullptr && is_megatron(*run)) out.push_back(from_megatron(d, part, line, *run));
     }
   }
   return out;

@@ -19,6 +19,8 @@ class Sizes {
   Sizes(const Document& d, std::string format) : d(d), format(std::move(format)) {}
   const Document& d;
   std::string format;  // megatron, torchtitan, plan, accelerate, automodel
+  // What would have to be so for a contradiction to be an error, of the sizes themselves and of the number of ranks; empty: it is so.
+  std::string doubt, doubt_of_ranks;
 
   void put(std::string_view name, double n, TextSpan span) { known_[std::string(name)] = {n, span}; }
   const Sized* find(std::string_view name) const {

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <set>
 
+#include "base/names.h"
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/misspelt.h"
 #include "codegen/lint/slurm_job.h"
@@ -70,15 +71,23 @@ void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& s
   const int64_t tasks = counts.per_node;
   const LaunchStage* launcher = launcher_under(in, line);
   if (launcher != nullptr && tasks > 1 && launcher->value("nproc_per_node") != "1") {
+    // torchrun starts one process unless it is told otherwise; accelerate does what its file says.
+    const std::string processes = launcher->value("nproc_per_node");
+    const bool starts_several =
+        launcher->program == LaunchProgram::kDeepspeed || processes == "gpu" || processes == "auto" ||
+        number(processes).value_or(0) > 1 || number(launcher->value("num_processes")).value_or(0) > 1 ||
+        (counts.nodes > 0 && node_count(in.part.script, launcher->value("num_machines"), counts.nodes) == counts.nodes);
     in.report.add(
         "SL001", in.d, srun.span,
-        fmt::format("srun starts {} tasks on a node and each one starts {}: {} launchers per node", tasks, launcher->name, tasks));
+        fmt::format("srun starts {} tasks on a node and each one starts {}: {} launchers per node", tasks, launcher->name, tasks),
+        {"", "", {}, {}, starts_several ? "" : "each of them starts more than one process"});
   }
   const bool is_on_one_node = counts.nodes == 1 && tasks <= 1;
   if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && !is_on_one_node && !launcher->has("hostfile") &&
       !launcher->has("H") && !launcher->has("no_ssh")) {
     in.report.add("SL004", in.d, launcher->span,
-                  "deepspeed under srun without a hostfile: each node is a job of its own, master 127.0.0.1");
+                  "deepspeed under srun without a hostfile: each node is a job of its own, master 127.0.0.1",
+                  {"", "", {}, {}, counts.nodes > 1 || tasks > 1 ? "" : "srun starts more than one task"});
   }
   const LaunchStage* script = line.find(LaunchProgram::kScript);
   const bool is_python = script != nullptr && script->name.size() > 3 && script->name.substr(script->name.size() - 3) == ".py";
@@ -132,6 +141,14 @@ std::string text_of_words(const ShellScript& script, const ShellCommand& command
   return all;
 }
 
+// Whether the text in front of a place gives a rank its value: --node_rank=, RANK=. A log's name may well be the head's.
+bool gives_rank(std::string_view before) {
+  while (!before.empty() && std::string_view("\"'$={ \t").find(before.back()) != std::string_view::npos) before.remove_suffix(1);
+  const size_t word = before.find_last_of(" \t\n\"'=;:,(");
+  const std::string name = lower(before.substr(word == std::string_view::npos ? 0 : word + 1));
+  return name.find("rank") != std::string::npos || name.find("node_id") != std::string::npos;
+}
+
 // `whole`: what the range is part of, by which the rendezvous is told.
 void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdit>& edits, std::string_view where,
                   std::string_view whole) {
@@ -141,7 +158,8 @@ void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdi
     in.report.add(
         "SL003", in.d, {at, at + length},
         fmt::format("'${}' is expanded once, on the head, before {}: every node gets the head's value (rank 0)", name, where),
-        {"", "", edits, ranks_by_arrival(whole) ? std::optional<Severity>(Severity::kNote) : std::nullopt});
+        {"", "", edits, ranks_by_arrival(whole) ? std::optional<Severity>(Severity::kNote) : std::nullopt,
+         gives_rank(std::string_view(in.d.text).substr(0, at)) ? "" : "a rank is made of it"});
     return;
   }
 }
@@ -256,8 +274,29 @@ void report_pipe(const JobScript& in, const ShellCommand& command, TextSpan span
     return is_set && std::any_of(one.words.begin(), one.words.end(), [](const ShellWord& word) { return word.text == "pipefail"; });
   });
   if (command.ends_with != "|" || has_pipefail || in.part.script.shebang.find("pipefail") != std::string::npos) return;
+  // The script's own exit code: that of its last command, or of the first that fails under `set -e`.
+  const bool stops_at_failures =
+      std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& one) {
+        const bool is_set = !one.words.empty() && one.words[0].text == "set" && one.depth == 0;
+        return is_set && std::any_of(one.words.begin(), one.words.end(), [](const ShellWord& word) {
+                 const bool is_short = word.text.size() > 1 && word.text[0] == '-' && word.text[1] != '-';
+                 return word.text == "errexit" || (is_short && word.text.find('e') != std::string::npos);
+               });
+      });
+  const size_t index = static_cast<size_t>(&command - in.part.script.commands.data());
+  bool is_last = true, is_in_pipe = true;
+  for (size_t i = index + 1; i < in.part.script.commands.size(); ++i) {
+    const ShellCommand& one = in.part.script.commands[i];
+    if (one.depth > command.depth || one.in_substitution) continue;
+    is_last = is_last && is_in_pipe;
+    is_in_pipe = is_in_pipe && one.ends_with == "|";
+  }
   in.report.add("SL010", in.d, span, fmt::format("the pipe hides {}'s exit code: a failed job counts as done", by),
-                {"", "", {}, in.is_batch ? std::optional<Severity>() : Severity::kNote});
+                {"",
+                 "",
+                 {},
+                 in.is_batch ? std::optional<Severity>() : Severity::kNote,
+                 stops_at_failures || is_last ? "" : "the script ended with this command's exit code (set -e)"});
 }
 
 // "$header ... | tee log", where a branch makes header "srun torchrun ...": which one it is, the running script knows.

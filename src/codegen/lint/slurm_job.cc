@@ -112,8 +112,12 @@ void sl_signals(const JobScript& in, const std::vector<const LaunchLine*>& sruns
       const LaunchStage* launcher = launcher_under(in, *line);
       const bool is_torchrun = launcher != nullptr && launcher->program != LaunchProgram::kDeepspeed;
       if (!is_torchrun) continue;
+      // torchrun has handlers for the four that ask it to end, and hands them on.
+      const bool is_handled = name == "TERM" || name == "SIGTERM" || name == "15" || name == "INT" || name == "SIGINT" ||
+                              name == "2" || name == "HUP" || name == "SIGHUP" || name == "QUIT" || name == "SIGQUIT";
       in.report.add("SL011", in.d, signal->span,
-                    fmt::format("the signal goes to every process of the step, and {} dies of it", launcher->name));
+                    fmt::format("the signal goes to every process of the step, and {} dies of it", launcher->name),
+                    {"", "", {}, is_handled ? std::optional<Severity>(Severity::kNote) : std::nullopt});
       break;
     }
   }
@@ -128,7 +132,10 @@ void sl_signals(const JobScript& in, const std::vector<const LaunchLine*>& sruns
     for (const LaunchLine* line : sruns) {
       const ShellCommand& srun = in.command(*line);
       if (srun.ends_with == "&" || srun.depth > 0 || !starts_training(in, *line)) continue;
-      in.report.add("SL012", in.d, command.words[0].span, "the trap runs only after srun has ended: srun stands in the foreground");
+      const bool ends_anyway = std::any_of(command.words.begin() + 2, command.words.end(),
+                                           [](const ShellWord& word) { return word.text == "EXIT" || word.text == "0"; });
+      in.report.add("SL012", in.d, command.words[0].span, "the trap runs only after srun has ended: srun stands in the foreground",
+                    {"", "", {}, {}, to_batch && !ends_anyway ? "" : "the job asks for a signal ahead of its end (--signal=B:)"});
     }
   }
   const Document* plan = in.setup.first(file_kind::kPlan);
@@ -165,6 +172,23 @@ void sl_gpus_per_node(const JobScript& in) {
                 {"", "", {}, counts_processes ? std::optional<Severity>(Severity::kError) : std::nullopt});
 }
 
+// Whether all launchers are told where to meet, and not by MASTER_ADDR.
+bool meets_elsewhere(const JobScript& in) {
+  bool has_launcher = false;
+  for (const LaunchLine& line : in.part.lines) {
+    const LaunchStage* launcher = launcher_of(line);
+    if (launcher == nullptr) continue;
+    has_launcher = true;
+    bool is_told = false;
+    for (const char* option_name : {"rdzv_endpoint", "master_addr", "main_process_ip"}) {
+      const LaunchOption* option = launcher->find(option_name);
+      is_told = is_told || (option != nullptr && in.d.cut(option->span).find("MASTER_ADDR") == std::string_view::npos);
+    }
+    if (!is_told) return false;
+  }
+  return has_launcher;
+}
+
 void sl_addresses(const JobScript& in) {
   const bool is_exclusive = in.directive("exclusive") != nullptr;
   for (const EnvironmentSetting& one : in.d.environment) {
@@ -181,7 +205,7 @@ void sl_addresses(const JobScript& in) {
     if (one.name == "MASTER_ADDR" && is_local && in.nodes > 1 && is_only) {
       in.report.add("SL016", in.d, one.span,
                     fmt::format("MASTER_ADDR can be localhost: then {} nodes train {} jobs of their own", in.nodes, in.nodes),
-                    {"", "", {}, is_fallback ? std::nullopt : std::optional<Severity>(Severity::kError)});
+                    {"", "", {}, is_fallback || meets_elsewhere(in) ? std::nullopt : std::optional<Severity>(Severity::kError)});
     }
   }
   const Directive* gres = in.directive("gres");

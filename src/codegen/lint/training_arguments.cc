@@ -58,9 +58,10 @@ void hf_scripts(const Document& d, Findings& report) {
       if (script == nullptr) continue;
       const LaunchOption* fp16 = script->find("fp16");
       const LaunchOption* bf16 = script->find("bf16");
-      if (is_on(fp16) && is_on(bf16) && script->find("tensor_model_parallel_size") == nullptr &&
-          script->find("micro_batch_size") == nullptr)
-        report.add("HF001", d, fp16->span, "fp16 and bf16 are both on");
+      if (!is_on(fp16) || !is_on(bf16) || script->has("tensor_model_parallel_size") || script->has("micro_batch_size")) continue;
+      const bool is_trainers = script->has("per_device_train_batch_size") || script->has("output_dir");
+      report.add("HF001", d, fp16->span, "fp16 and bf16 are both on",
+                 {"", "", {}, {}, is_trainers ? "" : "the script takes TrainingArguments"});
     }
   }
 }
@@ -94,10 +95,14 @@ void check_training_arguments(const LintSetup& setup, const Document& d, Finding
                "gradient_checkpointing without use_reentrant: its default differs by release");
   }
   if (checkpoints && is_true(root, "ddp_find_unused_parameters") && !is_false(root, reentrant)) {
-    report.add(
-        "HF005", d, key_span(d, node(root, "ddp_find_unused_parameters")),
-        "the search for unused parameters and reentrant checkpointing mark parameters ready twice",
-        {"", "", {}, is_true(root, reentrant) ? std::optional<Severity>() : Severity::kWarning});  // the default differs by release
+    report.add("HF005", d, key_span(d, node(root, "ddp_find_unused_parameters")),
+               "the search for unused parameters and reentrant checkpointing mark parameters ready twice",
+               // The default differs by release, and DeepSpeed, FSDP and a single GPU do not search.
+               {"",
+                "",
+                {},
+                {},
+                is_true(root, reentrant) ? "the run is plain DDP" : "the run is plain DDP and the release's default is reentrant"});
   }
 }
 

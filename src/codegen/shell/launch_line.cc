@@ -220,6 +220,7 @@ class LineReader {
     out.name = option_name(word.text);
     out.spelled = word.text.substr(0, word.text.find('='));
     out.span = word.span;
+    out.value_span = word.span;
     const size_t equals = word.text.find('=');
     const bool is_short = word.text[1] != '-';
     if (equals != std::string::npos) {
@@ -239,6 +240,7 @@ class LineReader {
     if (is_switch || at_ + 1 >= words_.size() || is_option(words_[at_ + 1].text)) return out;
     ++at_;
     out.value = words_[at_].text;
+    out.value_span = words_[at_].span;
     out.has_value = true;
     if (words_[at_].span.begin >= out.span.begin) out.span.end = words_[at_].span.end;
     return out;

@@ -17,6 +17,7 @@ struct LaunchOption {
   bool has_value = false;
   std::vector<std::string> more;  // of a script's option: the words behind its value ("--betas 0.9 0.95")
   TextSpan span;                  // of flag and value
+  TextSpan value_span;            // where the value is written: of a variable of known value in its assignment
 };
 
 enum class LaunchProgram { kSrun, kTorchrun, kDeepspeed, kAccelerate, kMpirun, kScript, kOther };
