@@ -486,6 +486,16 @@ TEST_CASE("lint jobs: what has to be known for certain before it is an error", "
        {"DSJ042", Found::kNothing, "d.json", R"({"train_batch_size": 8, "fp16": {"enabled": 1}, "zero_optimization": {"stage": 1}})"},
        {"DSJ019", Found::kNothing, "d.json",
         R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, "cpu_offload_use_pin_memory": true, "offload_optimizer": {"device": "cpu"}}})"},
+       {"DSJ042", Found::kNothing, "d.json", R"({"train_batch_size": 8, "communication_data_type": "bfp16"})"},
+       {"DSJ042", Found::kError, "d.json", R"({"train_batch_size": 8, "communication_data_type": "bfloat"})"},
+       {"FSDP020", Found::kWarning, "a.yaml",
+        "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3, offload_param_pin_memory: true}\n"},
+       {"FSDP020", Found::kError, "a.yaml",
+        "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3, gradient_clip: 1.0}\n"},
+       // What has run before a shell meets its mistake.
+       {"FIL001", Found::kError, "a.sh", "torchrun --nproc_per_node=8 t.py (see below)\n"},
+       {"FIL001", Found::kError, "a.sh", "for d in $D; do\n  torchrun t.py\n  if [[ $d == *x]]; then echo; fi\ndone\n"},
+       {"FIL001", Found::kWarning, "a.sh", "torchrun --nproc_per_node=8 t.py\n\nresults (of 8 GPUs): 1873\n"},
        // Which release, and where the launcher's own options end.
        {"ACC013", Found::kWarning, "a.sh", "accelerate launch --some_new_switch 1 train.py\n"},
        {"ACC013", Found::kError, "a.sh", "accelerate launch --nproc_per_node 8 train.py\n"},

@@ -267,6 +267,16 @@ bool asks_for_nothing(const Value& v) {
   return word.empty() || word == "auto" || word == "none" || word == "null" || word == "~" || word == "false";
 }
 
+// Whether a key that nobody reads was meant for one that is: a slip of it, its beginning ("gradient_clip"), or with a word too many in
+// front ("cpu_offload_params"). What is like none was hoped to do something, and whether it would have changed the run nobody can say.
+bool is_meant_for_known(const AcceptedSection& section, const std::string& key, const std::vector<std::string>& names) {
+  constexpr size_t kShortest = 8;
+  const auto begins = [&key](const std::string& name) { return key.size() >= kShortest && name.rfind(key, 0) == 0; };
+  const auto ends = [&](const KeySpec& one) { return one.name.size() >= kShortest && key.ends_with("_" + one.name); };
+  return !misspelt_name(key, names).empty() || std::any_of(names.begin(), names.end(), begins) ||
+         std::any_of(section.keys.begin(), section.keys.end(), ends);
+}
+
 const OldKey* find_old(const AcceptedSection& section, std::string_view key) {
   for (const OldKey& one : section.old) {
     if (one.name == key || (!section.prefixes.empty() && one.name == bare_key(section, key))) return &one;
@@ -349,9 +359,11 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       // A dictionary that scripts read, too, and a common word: it may be theirs.
       const bool may_be_scripts = section.code == "DSJ003" && misspelt_name(key, names).empty() && key.find('_') == std::string::npos;
       const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
-      const bool is_harmless = section.unknown == "silent" &&
-                               (is_minor || section.near == "warning" || asks_for_nothing(*at.value) ||
-                                only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
+      const bool is_harmless =
+          section.unknown == "silent" &&
+          (is_minor || section.near == "warning" ||
+           (section.code == "FSDP020" && !is_elsewhere && !is_meant_for_known(section, key, names)) || asks_for_nothing(*at.value) ||
+           only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
       report.add(section.code, d, key_span(d, at), how,
                  {help,
                   section.unknown,

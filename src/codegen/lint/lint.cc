@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "base/check.h"
@@ -70,6 +71,31 @@ bool is_said_again(const foreign::Document& d, size_t begin) {
   return false;
 }
 
+// Whether a command stands in no compound one, which a shell reads to its end before it runs any of it.
+bool is_at_top(const foreign::ShellScript& script, size_t command) {
+  static const std::set<std::string, std::less<>> kOpen = {"if", "for", "while", "until", "case", "{", "("};
+  static const std::set<std::string, std::less<>> kClose = {"fi", "done", "esac", "}", ")"};
+  int depth = 0;
+  for (const foreign::ControlWord& one : script.controls) {
+    if (one.command > command) break;
+    depth += kOpen.count(one.word) > 0 ? 1 : kClose.count(one.word) > 0 ? -1 : 0;
+  }
+  return depth <= 0;
+}
+
+// Shells read command by command: what was started before the mistake has run.
+bool starts_before(const foreign::Document& d, size_t begin) {
+  const size_t line = foreign::line_span(d, begin).begin;
+  for (const foreign::ScriptPart& part : d.parts) {
+    for (const foreign::LaunchLine& one : part.lines) {
+      const foreign::ShellCommand& command = part.script.commands[one.command];
+      const bool is_before = !command.words.empty() && command.depth == 0 && command.words.back().span.end < line;
+      if (is_before && is_at_top(part.script, one.command) && foreign::starts_training_itself(one)) return true;
+    }
+  }
+  return false;
+}
+
 // A file that does not parse: its mistakes as they are; a key given twice in DeepSpeed's JSON is its own rule.
 void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lint::Findings& report) {
   // transformers and accelerate read the JSON themselves, and keep the last value.
@@ -104,6 +130,11 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
       report.add("FIL001", d, {begin, begin + static_cast<size_t>(std::max(one.length, 1))},
                  one.message + ": DeepSpeed itself reads Hjson, which may take it; transformers and accelerate stop here",
                  {one.help, "", {}, Severity::kWarning});
+      continue;
+    }
+    if (d.is_script() && starts_before(d, begin)) {
+      report.add("FIL001", d, {begin, begin + static_cast<size_t>(std::max(one.length, 1))},
+                 one.message + "; what stands above has run by then", {one.help, "run", {}, Severity::kWarning});
       continue;
     }
     report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
