@@ -8,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "cli/commands/carried.h"
 #include "cli/commands/commands.h"
 #include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
@@ -85,6 +86,11 @@ Result<Artifacts> as_target(const TemplateSet& templates, const std::string& tar
     if (field.is_assumed || is_target || of == coverage->end() || of->how != Coverage::kNotApplicable) continue;
     lost.push_back({field.key, field_text(field.value), fmt::format("{}: {}", target, of->reason), field.at});
   }
+  const WriteFields write = [&](const ReadFields& others) { return emit_target(templates, target, config_input(others, command)); };
+  if (Diagnostics unknown = check_sharding_is_known(target, fields, lost, *coverage, *written, write); !unknown.empty())
+    return unknown;
+  const std::vector<LostKey> left_out = not_in_files(target, fields, *coverage, write);
+  lost.insert(lost.end(), left_out.begin(), left_out.end());
   // A part of steps that nobody counted has a form in some targets only.
   if (const auto ratio = fields.find("derived.warmup_ratio"); ratio != fields.end() && !ratio->second.is_assumed) {
     ReadFields without = fields;
