@@ -12,28 +12,28 @@ namespace distsetup {
 namespace {
 
 // What makes a run another run, each with other values to try.
-struct Asked {
+struct SettingToTry {
   std::string_view field;
   std::vector<Json> others;  // of a number none: another number
 };
 
-const std::vector<Asked>& asked_fields() {
-  static const std::vector<Asked> kAsked = {{"micro_batch", {}},
-                                            {"gradient_accumulation", {}},
-                                            {"train.grad_clip", {}},
-                                            {"train.learning_rate", {}},
-                                            {"train.sequence_length", {}},
-                                            {"train.weight_decay", {}},
-                                            {"train.steps", {}},
-                                            {"train.warmup_steps", {}},
-                                            {"train.lora_rank", {}},
-                                            {"mesh.tp", {}},
-                                            {"mesh.pp", {}},
-                                            {"mesh.cp", {}},
-                                            {"mesh.ep", {}},
-                                            {"precision.compute", {"bf16", "fp16", "fp32"}},
-                                            {"train.optimizer", {"adamw", "sgd", "adafactor"}},
-                                            {"train.lr_schedule", {"cosine", "linear", "constant"}}};
+const std::vector<SettingToTry>& asked_fields() {
+  static const std::vector<SettingToTry> kAsked = {{"micro_batch", {}},
+                                                   {"gradient_accumulation", {}},
+                                                   {"train.grad_clip", {}},
+                                                   {"train.learning_rate", {}},
+                                                   {"train.sequence_length", {}},
+                                                   {"train.weight_decay", {}},
+                                                   {"train.steps", {}},
+                                                   {"train.warmup_steps", {}},
+                                                   {"train.lora_rank", {}},
+                                                   {"mesh.tp", {}},
+                                                   {"mesh.pp", {}},
+                                                   {"mesh.cp", {}},
+                                                   {"mesh.ep", {}},
+                                                   {"precision.compute", {"bf16", "fp16", "fp32"}},
+                                                   {"train.optimizer", {"adamw", "sgd", "adafactor"}},
+                                                   {"train.lr_schedule", {"cosine", "linear", "constant"}}};
   return kAsked;
 }
 
@@ -62,7 +62,8 @@ bool is_looked_at(const ReadFields& fields, std::string_view name, const Json& v
   return !changed.ok() || !are_same(*changed, written);
 }
 
-bool is_carried(const ReadFields& fields, const Asked& asked, const Json& value, const Artifacts& written, const WriteFields& write) {
+bool is_carried(const ReadFields& fields, const SettingToTry& asked, const Json& value, const Artifacts& written,
+                const WriteFields& write) {
   if (value.is_number_integer()) return is_looked_at(fields, asked.field, value.get<int64_t>() + 1, written, write);
   if (value.is_number()) return is_looked_at(fields, asked.field, value.get<double>() * 2 + 1, written, write);
   return std::any_of(asked.others.begin(), asked.others.end(),
@@ -81,7 +82,7 @@ std::vector<LostKey> not_in_files(const std::string& target, const ReadFields& f
   std::vector<LostKey> out;
   const Result<Artifacts> written = write(fields);
   if (!written.ok()) return out;
-  for (const Asked& asked : asked_fields()) {
+  for (const SettingToTry& asked : asked_fields()) {
     const auto field = fields.find(asked.field);
     const FieldCoverage* covered = coverage_of(coverage, asked.field);
     if (field == fields.end() || field->second.is_assumed || covered == nullptr || covered->how == Coverage::kNotApplicable) continue;
