@@ -2,24 +2,22 @@
 
 # How src/ is compiled in a release build; other builds take the optimisation of compiler.cmake. One place, because it is the build time:
 # - hot: schedules, simulation, replay. That is where a search spends its time.
-# - cold: what every command runs through (files read, the other parts of planning), for milliseconds. Little inlining there (50
-#   instead of 225 instructions) makes a third less code in half the compile time.
-# - quick: the command line, what is set and printed, what writes files of other tools (what reads them is cold: a megabyte of
-#   somebody's script takes a second when it is not optimised). Nearly half of all sources, and none of them computes: not optimised
-#   they compile in 0.4 (clang) to 0.6 (g++) of the time, and a command takes up to 5 ms more.
+# - warm: what loops over bytes or rows of a file, or over choices of a search. Little inlining there (50 instead of 225
+#   instructions) makes a third less code in half the compile time.
+# - quick: all the rest. None of it computes: not optimised it compiles in 0.4 (clang) to 0.6 (g++) of the time.
 set(hot_options -O2)
-set(cold_options -O1)
+set(warm_options -O1)
 set(quick_options -O0)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  list(APPEND cold_options "SHELL:-mllvm -inline-threshold=50" "SHELL:-mllvm -inlinehint-threshold=50")
+  list(APPEND warm_options "SHELL:-mllvm -inline-threshold=50" "SHELL:-mllvm -inlinehint-threshold=50")
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # passes that cost a seventh of the time
-  list(APPEND cold_options -fno-tree-vrp -fno-tree-dominator-opts -fno-tree-pta -fno-ivopts
+  list(APPEND warm_options -fno-tree-vrp -fno-tree-dominator-opts -fno-tree-pta -fno-ivopts
     -fno-ipa-modref -fno-ipa-profile -fno-ipa-pure-const -fno-ipa-reference)
 endif()
 # Several sources at once (DISTSETUP_UNITY): most of the time of a source alone goes into headers and templates that its neighbours
 # need too. How many: few enough that two cores end together.
 set(hot_batch 32)
-set(cold_batch 40)
+set(warm_batch 40)
 set(quick_batch 54)
 
 # distsetup_optimise(target level): how a target of the compiler half is compiled.
@@ -56,23 +54,23 @@ function(distsetup_sources target level)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${DISTSETUP_UNITY} UNITY_BUILD_BATCH_SIZE ${${level}_batch})
 endfunction()
 
-# distsetup_layer(name folder [HOT pattern...] [QUICK pattern...] [LIBRARIES library...]): a static library of a folder and its rooms.
-# HOT and QUICK: how sources are compiled that are not cold, each a regular expression for the end of a path without its ".cc".
+# distsetup_layer(name folder [HOT pattern...] [WARM pattern...] [LIBRARIES library...]): a static library of a folder and its rooms.
+# HOT and WARM: sources that are not quick, each a regular expression for the end of a path without its ".cc".
 function(distsetup_layer name folder)
-  cmake_parse_arguments(PARSE_ARGV 2 layer "" "" "HOT;QUICK;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 2 layer "" "" "HOT;WARM;LIBRARIES")
   set(target distsetup_${name})
-  file(GLOB cold_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc" "${PROJECT_SOURCE_DIR}/${folder}/*/*.cc")
-  foreach(level hot quick)
+  file(GLOB quick_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc" "${PROJECT_SOURCE_DIR}/${folder}/*/*.cc")
+  foreach(level hot warm)
     string(TOUPPER ${level} given)
     list(JOIN layer_${given} "|" patterns)
-    set(${level}_sources ${cold_sources})
+    set(${level}_sources ${quick_sources})
     list(FILTER ${level}_sources INCLUDE REGEX "/(${patterns})\\.cc$")
-    list(REMOVE_ITEM cold_sources ${${level}_sources})
+    list(REMOVE_ITEM quick_sources ${${level}_sources})
   endforeach()
   add_library(${target} STATIC)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   set(targets ${target})
-  foreach(level hot cold quick)  # in the order in which a linker meets them
+  foreach(level hot warm quick)  # in the order in which a linker meets them
     if(${level}_sources)
       add_library(${target}_${level} OBJECT ${${level}_sources})
       distsetup_sources(${target}_${level} ${level})

@@ -78,7 +78,7 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
     distsetup_optimise(${target} quick)  # tests are compiled far longer than they run
     distsetup_optimised_first(${target} base data text model plan planner)
   else()
-    distsetup_optimise(${target} cold)
+    distsetup_optimise(${target} warm)
   endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE distsetup_test_main Catch2::Catch2 distsetup_test_support ${ARGN})

@@ -20,7 +20,7 @@ void route_adjoint(const Op& op, Builder& b) {
   const std::string before = b.gradient(op.reads[0]);
   std::vector<std::string> reads = {b.incoming(op.writes[0]), op.reads[0], op.writes[1]}, writes = {b.target(op.reads[0])};
   if (!before.empty()) reads.push_back(before);
-  if (op.reads.size() > 1) writes.push_back("g:" + op.reads[1].substr(2));
+  if (op.reads.size() > 1) writes.push_back(gradient_slot(op.reads[1]));
   const std::vector<Overlay> over = before.empty() ? std::vector<Overlay>{} : std::vector<Overlay>{{0, 3}};
   b.backward(adjoint_op(op, "_b", OpKind::kElementwise, op.kernel + "_backward", std::move(reads), std::move(writes), over));
 }
@@ -72,7 +72,7 @@ std::string grouped_flops(const Op& op, Builder& b) {
 }
 void grouped_adjoint(const Op& op, Builder& b) {
   const std::string dy = b.incoming(op.writes[0]), x = op.reads[0], w = op.reads[1], starts = op.reads[2];
-  b.backward(adjoint_op(op, "_dw", OpKind::kGroupedGemm, "grouped_linear_dw", {dy, x, starts}, {"g:" + w.substr(2)}, {}, op.flops));
+  b.backward(adjoint_op(op, "_dw", OpKind::kGroupedGemm, "grouped_linear_dw", {dy, x, starts}, {gradient_slot(w)}, {}, op.flops));
   if (!b.gradient(x).empty()) b.fail("op '" + op.name + "' reads rows of experts that another op reads too");
   b.backward(adjoint_op(op, "_dx", OpKind::kGroupedGemm, "grouped_linear_dx", {dy, w, starts}, {b.target(x)}, {}, op.flops));
 }

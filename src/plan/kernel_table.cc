@@ -12,8 +12,6 @@ namespace {
 
 using Builder = ProgramBuilder;
 
-std::string gradient_slot(const std::string& parameter) { return "g:" + parameter.substr(2); }
-
 // Of vectors, added.
 std::string width_of(const std::vector<std::string>& parameters, Builder& b) {
   std::string width;

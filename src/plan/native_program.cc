@@ -37,13 +37,25 @@ constexpr std::string_view kLlama = "llama";
 
 // The model's own file where it brings one, else that of its family. A family without one is tried as Llama: its needs say whether a
 // model is like it.
-Result<NativeFile> native_file(const Geometry& g) {
+Result<NativeFile> read_file_of(const Geometry& g) {
   const std::string own = g.native_program.empty() ? built_in_text(g.family) : g.native_program;
   const std::string_view name = own.empty() ? kLlama : std::string_view(g.family);
   Result<NativeFile> file =
       read_native_file(own.empty() ? built_in_text(kLlama) : own, fmt::format("{}{}.yaml", kFolder, name), built_in_text);
   if (file.ok()) file->name = name;
   return file;
+}
+
+// The one read last is kept: it serves all the ways to split a model. For made_for() alone, which locks.
+const Result<NativeFile>& native_file(const Geometry& g) {
+  static std::string family, program;
+  static std::optional<Result<NativeFile>> kept;
+  if (!kept.has_value() || family != g.family || program != g.native_program) {
+    kept = read_file_of(g);
+    family = g.family;
+    program = g.native_program;
+  }
+  return *kept;
 }
 
 Diagnostic refusal(const Geometry& g, std::string_view what) {
@@ -188,7 +200,7 @@ Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tun
   if (split.preference) g.router_loss = 0;  // it goes with the loss of tokens alone
   Made made{geometry, split, tuning, refused_traits(g), nullptr, {}, {}};
   if (!made.refused.empty()) return made;
-  const Result<NativeFile> file = native_file(g);
+  const Result<NativeFile>& file = native_file(g);
   if (!file.ok()) {
     made.refused = file.diagnostics;
     return made;
@@ -218,9 +230,9 @@ Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tun
   return made;
 }
 
-// Of the models asked for last: a search compiles one model's lists hundreds of times.
+// Of the models asked for last: a search compiles one model's lists hundreds of times, for each way to split it.
 std::shared_ptr<const Made> made_for(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
-  constexpr size_t kKept = 8;
+  constexpr size_t kKept = 64;
   static std::mutex mutex;
   static std::deque<std::shared_ptr<const Made>> kept;
   const std::lock_guard<std::mutex> lock(mutex);

@@ -150,6 +150,8 @@ Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string ke
           of.attributes};
 }
 
+std::string gradient_slot(std::string_view parameter) { return "g:" + std::string(parameter.substr(2)); }
+
 std::string product_of(const std::vector<std::string>& factors) {
   std::string text;
   for (const std::string& f : factors) {

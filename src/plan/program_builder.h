@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -66,6 +67,9 @@ class ProgramBuilder {
 // An op that brings gradients of what `of` read: named after it, with its attributes.
 Op adjoint_op(const Op& of, std::string_view suffix, OpKind kind, std::string kernel, std::vector<std::string> reads,
               std::vector<std::string> writes, std::vector<Overlay> over = {}, std::string flops = "");
+
+// "g:wqkv" of "p:wqkv".
+std::string gradient_slot(std::string_view parameter);
 
 // "2*T*h*(a+2*kv)": factors that are sums get parentheses.
 std::string product_of(const std::vector<std::string>& factors);

@@ -249,7 +249,7 @@ TEST_CASE("search finds what brute force finds") {
     set_memory(p, random);
     INFO("problem " << i);
     const int nodes = p.node_counts.front();
-    const SearchResult found = search(p, nodes, *make_predictor(p), {.whole = true});
+    const SearchResult found = search(p, nodes, *make_predictor(p), {.every_kind = true});
     std::vector<Candidate> all;
     const int best = brute_force(p, all);
     REQUIRE(all.size() == found.candidates.size());
@@ -287,7 +287,7 @@ TEST_CASE("more memory never makes a feasible problem infeasible, nor slower by 
     int last = 3;
     double fastest = 0;
     for (int step = 0; step < 5; ++step) {
-      const SearchResult r = search(p, p.node_counts.front(), *make_predictor(p), {.whole = true});
+      const SearchResult r = search(p, p.node_counts.front(), *make_predictor(p), {.every_kind = true});
       const Candidate& best = r.answer();
       CHECK(static_cast<int>(best.verdict) <= last);
       if (static_cast<int>(best.verdict) < last) fastest = 0;

@@ -108,6 +108,36 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
 
 }  // namespace
 
+namespace {
+
+struct LeastTransfers {
+  double gather_s = 0, reduce_s = 0;  // how long these streams are busy at least
+};
+
+// Every parameter gathered, and its gradient reduced, as often as the sharding asks, in one message instead of one for each unit. Leaves
+// out what a backward gathers again, frozen parameters, pipelines.
+LeastTransfers least_transfers(const Plan& plan, double parameters) {
+  LeastTransfers out;
+  if (plan.mesh.pp > 1) return out;
+  const Sharding sharding = plan.strategy.sharding;
+  const Group shards = shard_group(plan.mesh, sharding), replicas = replica_group(plan.mesh, sharding);
+  const double whole = parameters / plan.mesh.tp, element = static_cast<double>(size_bytes(plan.precision.compute));
+  const auto seconds = [&](InstructionOp op, Group group, double bytes_each) {
+    return collective_s(plan, op, group, static_cast<int64_t>(whole * bytes_each));
+  };
+  const int n = group_size(plan.mesh, shards);
+  if (n > 1) {
+    const auto micro_batches = static_cast<double>(plan.gradient_accumulation);
+    const bool regathers = sharding == Sharding::kZero3 && plan.strategy.reshard_after_forward;
+    out.gather_s = (regathers ? micro_batches : 1) * seconds(InstructionOp::kAllGather, shards, element);
+    out.reduce_s = (sharding == Sharding::kZero1 ? 1 : micro_batches) * seconds(InstructionOp::kReduceScatter, shards, element);
+  }
+  out.reduce_s += seconds(InstructionOp::kAllReduce, replicas, 4.0 / n);
+  return out;
+}
+
+}  // namespace
+
 StepBound bound(const Plan& plan, SimulationCache& cache) {
   const auto [it, fresh] = cache.by_compute.try_emplace(
       {static_cast<int>(plan.recompute.policy), plan.recompute.every_k, split_key(plan), own_tokens(plan)});
@@ -120,8 +150,14 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
   const int64_t kept_bytes = plan.mesh.pp == 1 ? c.kept_bytes : 0;
   const double compute = static_cast<double>(plan.gradient_accumulation) * c.seconds / plan.mesh.pp +
                          (has_host_optimizer(plan) ? 0 : stream_s(plan.hardware, shard * update_bytes));
+  const LeastTransfers transfers = least_transfers(plan, parameters);
+  double busy_s = std::max({compute, transfers.gather_s, transfers.reduce_s});
+  // Parameters that every rank holds are gathered when all of them have been updated.
+  if (plan.strategy.sharding != Sharding::kZero3 && keeps_elements(plan.train.optimizer) && !has_host_optimizer(plan))
+    busy_s = std::max(compute, transfers.reduce_s) + transfers.gather_s;
   // Sums in another order than the simulation's: what rounding may add is taken off.
-  return {states_bound_bytes(plan) + kept_bytes, compute * straggling(plan) * (1 - 1e-9)};
+  return {states_bound_bytes(plan) + kept_bytes,
+          busy_s * straggling(plan) * (1 - 1e-9)};
 }
 
 namespace {

@@ -59,10 +59,6 @@ std::vector<Alternative> next_best(const Problem& problem, const SearchResult& r
   return out;
 }
 
-// Sharding, whether it is hybrid, and recompute: what a reader calls another plan.
-using Kind = std::tuple<Sharding, bool, int>;
-Kind kind_of(const Choice& c) { return {c.sharding, is_hybrid(c), static_cast<int>(c.recompute)}; }
-
 class BestOfEachKind {
  public:
   BestOfEachKind(const Problem& problem, const SearchResult& result, const SelectionRules& rules)
@@ -70,8 +66,10 @@ class BestOfEachKind {
 
   std::vector<Alternative> run() const {
     std::map<Kind, const Candidate*> leaders;
-    for (const Candidate& c : result_.candidates)
-      if (kind_of(c.choice) != kind_of(best_.choice)) lead(leaders, kind_of(c.choice), c);
+    for (const Candidate& c : result_.candidates) {
+      const bool is_known = c.simulated || c.verdict == Verdict::kDoesNotFit;  // others cannot be the best of their kind
+      if (is_known && kind_of(c.choice) != kind_of(best_.choice)) lead(leaders, kind_of(c.choice), c);
+    }
     // One line per sharding and mesh kind, and one per recompute policy of the winner's: the rest differ in nothing new.
     std::map<Kind, const Candidate*> shown;
     for (const auto& [kind, c] : leaders) {
@@ -143,7 +141,7 @@ struct FoundOnNodes {
 std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& predictor, Diagnostics& why, Shortfall shortfall) {
   const SelectionRules& rules = predictor.rules();
   SearchWish wish;
-  wish.wanted = shortfall == Shortfall::kSkip || rules.whole_space ? 1 : kListed;
+  wish.wanted = shortfall == Shortfall::kSkip || rules.best_of_each_kind ? 1 : kListed;
   wish.worst = Verdict::kFits;
   wish.nearest = false;
   std::vector<int> legal;
@@ -173,7 +171,7 @@ std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& pred
 bool is_answer(const Plan& plan) { return plan.verdict == Verdict::kFits; }
 
 std::vector<Alternative> runners_up(const Problem& problem, const SearchResult& result, const SelectionRules& rules) {
-  return rules.whole_space ? BestOfEachKind(problem, result, rules).run() : next_best(problem, result, rules);
+  return rules.best_of_each_kind ? BestOfEachKind(problem, result, rules).run() : next_best(problem, result, rules);
 }
 
 std::string why_lost(const Problem& problem, const Plan& other, const Plan& best) {
@@ -203,8 +201,8 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   std::optional<FoundOnNodes> kept = fewest_nodes(problem, *predictor, why, shortfall);
   if (!kept.has_value()) return std::nullopt;
   why.clear();
-  const bool whole = rules.whole_space && shortfall == Shortfall::kFind;
-  if (whole) kept->result = search(problem, kept->nodes, *predictor, {.whole = true});  // the same answer, and its runners-up
+  const bool every_kind = rules.best_of_each_kind && shortfall == Shortfall::kFind;
+  if (every_kind) kept->result = search(problem, kept->nodes, *predictor, {.every_kind = true});  // the same answer, and its runners-up
   const Candidate& best = kept->result.answer();
   Plan plan = predictor->plan(best);
   if (shortfall == Shortfall::kSkip) return plan;
@@ -212,7 +210,7 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   std::optional<TooFewNodes> too_few;
   if (kept->too_few > 0 && kept->too_few < kept->nodes) {
     too_few = {kept->too_few, 0};
-    if (whole) too_few->device_bytes = search(problem, kept->too_few, *predictor, {.whole = true}).answer().device_bytes;
+    if (every_kind) too_few->device_bytes = search(problem, kept->too_few, *predictor).answer().device_bytes;
   }
   predictor->explain(best, kept->result.counts, too_few, plan);
   say_rules(rules, plan);

@@ -69,10 +69,12 @@ class NativePredictor final : public Predictor {
  public:
   explicit NativePredictor(const Problem& problem) : p_(problem) {
     rules_.finish_in_turn = true;
-    rules_.whole_space = true;
+    rules_.best_of_each_kind = true;
   }
 
   void start(int nodes) override {
+    if (nodes == nodes_) return;
+    nodes_ = nodes;
     cache_.by_step.clear();  // of other meshes
     packed_.clear();
     plan_ = plan_of(p_, nodes, {}, Weight::kLight);
@@ -237,6 +239,7 @@ class NativePredictor final : public Predictor {
   }
 
   const Problem& p_;
+  int nodes_ = 0;
   SimulationCache cache_;
   Plan plan_;                                                    // light; a choice is applied to it when it is looked at
   std::map<MemoryKey, std::pair<MemoryPlan, HostPlan>> packed_;  // of what is finished

@@ -31,8 +31,7 @@ struct SelectionRules {
   bool hybrid_is_an_axis = false;  // as one of those; else a mesh of copies comes after its sharding among plans that tie
   // Finishing takes milliseconds: plans that tie are finished in the order of preference until one fits, not all.
   bool finish_in_turn = false;
-  // The space is so small that all of it can be simulated: runners-up are the best of each kind, not the next best.
-  bool whole_space = false;
+  bool best_of_each_kind = false;  // runners-up are those, not the next best
 };
 
 // All fields of a choice, or what stands for them: choices of one problem with the same key need the same memory.

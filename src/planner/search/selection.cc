@@ -93,7 +93,7 @@ class Selection {
       if (c.verdict != Verdict::kDoesNotFit) least_s = std::min(least_s, c.s_per_token);
     result_.too_slow = least_s < kAnySpeed && least_s > wish_.most_s_per_token;
     if (result_.too_slow) return;
-    if (wish_.whole) simulate_all();
+    if (wish_.every_kind) lead_every_kind();
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
       if (!at_least(wanted, wish_.worst)) return;
       p_.goal == Goal::kMinMemory ? least_memory(wanted) : wanted == Verdict::kFits ? fastest(wanted) : likeliest();
@@ -146,13 +146,28 @@ class Selection {
     return at_least(c.verdict, wanted);
   }
 
-  void simulate_all() {
-    for (Candidate& c : candidates_) {
-      if (const Failed* smaller = too_large(c, Verdict::kTight); smaller != nullptr) {
-        c.device_bytes = std::max(c.device_bytes, smaller->device_bytes);
-        c.verdict = Verdict::kDoesNotFit;
+  // Simulates of every kind all that could be its best: best first, until one that fits is no worse than any bound behind it.
+  void lead_every_kind() {
+    const bool by_memory = p_.goal == Goal::kMinMemory;
+    const auto rank = [&](const Candidate& c) { return by_memory ? static_cast<double>(c.device_bytes) : c.s_per_token; };
+    std::map<Kind, std::vector<std::pair<double, int>>> kinds;
+    for (size_t i = 0; i < candidates_.size(); ++i)
+      if (candidates_[i].verdict != Verdict::kDoesNotFit)
+        kinds[kind_of(candidates_[i].choice)].emplace_back(rank(candidates_[i]), static_cast<int>(i));
+    for (auto& [kind, entries] : kinds) {
+      std::sort(entries.begin(), entries.end());
+      double best = kAnySpeed;
+      for (const auto& [bound, i] : entries) {
+        if (bound > best) break;
+        Candidate& c = at(i);
+        if (const Failed* smaller = too_large(c, Verdict::kTight); smaller != nullptr && !c.simulated) {
+          c.device_bytes = std::max(c.device_bytes, smaller->device_bytes);
+          c.verdict = Verdict::kDoesNotFit;
+          continue;
+        }
+        simulate(c);
+        if (at_least(c.verdict, by_memory ? Verdict::kTight : Verdict::kFits)) best = std::min(best, rank(c));
       }
-      if (c.verdict != Verdict::kDoesNotFit) simulate(c);
     }
   }
 
@@ -171,7 +186,7 @@ class Selection {
     constexpr size_t kMostTies = 64;  // of those that are finished one by one
     Open<double> open = by_seconds(wanted);
     std::vector<int> found;
-    double limit = wish_.whole ? kAnySpeed : wish_.most_s_per_token;
+    double limit = wish_.every_kind ? kAnySpeed : wish_.most_s_per_token;
     for (; !open.empty() && open.top().first <= limit;) {
       const int i = open.top().second;
       open.pop();
@@ -183,7 +198,7 @@ class Selection {
       }
       const bool in_turn = rules_.finish_in_turn && !found.empty();
       if (!in_turn && !reaches(c, wanted, Proof::kAmple)) {
-        if (found.empty() && c.simulated && !rules_.whole_space) nearly(c);
+        if (found.empty() && c.simulated && !rules_.best_of_each_kind) nearly(c);
         continue;
       }
       found.push_back(i);
@@ -342,6 +357,8 @@ class Selection {
 bool is_likelier(const Candidate& a, const Candidate& b) { return a.fit_probability > b.fit_probability + 0.01; }
 
 bool simpler(const Candidate& a, const Candidate& b, const SelectionRules& rules) { return tie_key(a, rules) < tie_key(b, rules); }
+
+Kind kind_of(const Choice& c) { return {c.sharding, is_hybrid(c), static_cast<int>(c.recompute)}; }
 
 int num_axes(const Choice& c, const SelectionRules& rules) {
   return (c.tp > 1) + (c.pp > 1) + (c.cp > 1) + (c.ep > 1) + (c.virtual_stages > 1) + (c.hpz > 1) +

@@ -5,6 +5,7 @@
 #pragma once
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "planner/search/predictor.h"
@@ -25,12 +26,16 @@ int recompute_order(Recompute recompute);  // none, selective, every_k, full
 // By more than a point: probabilities are no better known.
 bool is_likelier(const Candidate& a, const Candidate& b);
 
+// Sharding, whether it is hybrid, and recompute: what a reader calls another plan.
+using Kind = std::tuple<Sharding, bool, int>;
+Kind kind_of(const Choice& choice);
+
 struct SearchWish {
   int wanted = 1;
   Verdict worst = Verdict::kTight;      // kFits: what is no more than tight is no answer
   double most_s_per_token = kAnySpeed;  // on one GPU: slower ones are no answer
   bool nearest = true;                  // where there is none, what misses by least
-  bool whole = false;                   // simulates all that may fit: for runners-up of every kind
+  bool every_kind = false;              // simulates what may be the best of its kind: for runners-up
   bool estimate = false;                // what fits amply is not finished
 };
 
