@@ -8,9 +8,9 @@
 #include "plan/expand.h"
 #include "plan/invariants.h"
 #include "plan/schedule_text.h"
-#include "runtime/adversarial.h"
 #include "runtime/device/meter.h"
 #include "runtime/engine/threads.h"
+#include "runtime/late_run.h"
 #include "runtime/tiny.h"
 #include "support/seed.h"
 
@@ -152,29 +152,6 @@ TEST_CASE("offload: device and host have the bytes that the list says", "[offloa
   CHECK(run_bytes(compile_expanded(plan, Phase::kStep)) - run_bytes(list) >=
         states - 8 - (way.sharding == Sharding::kZero3 ? 2 * list.layout->shard_numel : 0));
   CHECK(expected > states);
-}
-
-struct LateRun {
-  RunResult result;
-  std::string error;
-  int64_t num_orders = 0;
-};
-LateRun train_late(const Plan& plan, int64_t steps, uint64_t seed, int64_t ignored = -1) {
-  LateRun out;
-  MeetingPlace place;
-  try {
-    run_ranks(plan.mesh, [&](Communicator& control) {
-      const bool first = control.rank() == 0;
-      AdversarialDevice device(seed + uint64_t(control.rank()) * 1000, first ? ignored : -1);
-      AdversarialCommunicator communicator(plan.mesh, place, device.streams(), control);
-      train_rank(plan, steps, {.poison = true}, communicator, device, out.result);
-      device.synchronize();
-      if (first) out.num_orders = device.num_orders();
-    });
-  } catch (const std::exception& error) {
-    out.error = error.what();
-  }
-  return out;
 }
 
 TEST_CASE("offload: streams in any order that events allow copy and train as the CPU does", "[offload]") {

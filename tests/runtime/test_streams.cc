@@ -2,7 +2,7 @@
 #include <cmath>
 #include <optional>
 
-#include "runtime/adversarial.h"
+#include "runtime/late_run.h"
 #include "runtime/tiny.h"
 #include "support/seed.h"
 
@@ -12,30 +12,6 @@ namespace distsetup {
 namespace {
 
 using namespace tiny;
-
-struct AdversarialRun {
-  RunResult result;
-  std::string error;
-  int64_t num_orders = 0;  // waits and follows of rank 0
-};
-// `ignored`: the order between streams that rank 0's device leaves out.
-AdversarialRun train_late(const Plan& plan, int64_t steps, uint64_t seed, int64_t ignored = -1) {
-  AdversarialRun out;
-  MeetingPlace place;
-  try {
-    run_ranks(plan.mesh, [&](Communicator& control) {
-      const bool first = control.rank() == 0;
-      AdversarialDevice device(seed + uint64_t(control.rank()) * 1000, first ? ignored : -1);
-      AdversarialCommunicator communicator(plan.mesh, place, device.streams(), control);
-      train_rank(plan, steps, {.poison = true}, communicator, device, out.result);
-      device.synchronize();
-      if (first) out.num_orders = device.num_orders();
-    });
-  } catch (const std::exception& error) {
-    out.error = error.what();
-  }
-  return out;
-}
 
 TinyOptions options_of(Sharding sharding, int replicate, int shard, Dtype precision) {
   TinyOptions o;
@@ -57,7 +33,7 @@ TEST_CASE("optimizers on streams in any order that events allow train as the CPU
   const RunResult expected = train(plan, 3), adamw = train(tiny_plan(o), 3);
   const uint64_t seed = test_seed();
   INFO(plan.train.optimizer << ", DISTSETUP_SEED=" << seed);
-  const AdversarialRun late = train_late(plan, 3, seed);
+  const LateRun late = train_late(plan, 3, seed);
   CHECK(late.error == "");
   CHECK(late.result == expected);
   CHECK(expected.parameters != adamw.parameters);
@@ -89,7 +65,7 @@ TEST_CASE("streams in any order that events allow train as the CPU does", "[stre
   INFO(c.name << " " << name(precision) << ", DISTSETUP_SEED=" << seed);
   std::optional<RunResult> before;
   for (uint64_t n = 0; n < uint64_t(num_rounds(3)); ++n) {
-    const AdversarialRun run = train_late(plan, 3, seed + n);
+    const LateRun run = train_late(plan, 3, seed + n);
     REQUIRE(run.error == "");
     if (before) CHECK(run.result == *before);
     before = run.result;
@@ -105,14 +81,14 @@ TEST_CASE("an order between streams that is left out shows", "[streams]") {
   const Plan plan = tiny_plan(options_of(Sharding::kZero3, 1, 2, Dtype::kF32));
   const uint64_t seed = test_seed();
   INFO("DISTSETUP_SEED=" << seed);
-  const AdversarialRun good = train_late(plan, 1, seed);
+  const LateRun good = train_late(plan, 1, seed);
   REQUIRE(good.error == "");
   REQUIRE(good.num_orders > 50);
   int tried = 0, seen = 0;
   for (int64_t left_out = 0; left_out < good.num_orders; left_out += 5) {
     ++tried;
     for (uint64_t n = 0; n < 4; ++n) {
-      const AdversarialRun bad = train_late(plan, 1, seed + 10 * n, left_out);
+      const LateRun bad = train_late(plan, 1, seed + 10 * n, left_out);
       if (bad.error == "" && bad.result == good.result) continue;
       ++seen;
       break;

@@ -1,5 +1,7 @@
 #include "text/tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
+
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/unicode.h"
 
