@@ -492,6 +492,8 @@ TEST_CASE("lint jobs: what has to be known for certain before it is an error", "
         "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3, offload_param_pin_memory: true}\n"},
        {"FSDP020", Found::kError, "a.yaml",
         "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3, gradient_clip: 1.0}\n"},
+       {"DSJ005", Found::kWarning, "d.json", R"({"train_batch_size": 8, "pipeline": {"stages": 2, "partition_activations": true}})"},
+       {"DSJ005", Found::kError, "d.json", R"({"train_batch_size": 8, "optimizer": {"type": "AdamW", "param": {"lr": 1e-4}}})"},
        // What has run before a shell meets its mistake.
        {"FIL001", Found::kError, "a.sh", "torchrun --nproc_per_node=8 t.py (see below)\n"},
        {"FIL001", Found::kError, "a.sh", "for d in $D; do\n  torchrun t.py\n  if [[ $d == *x]]; then echo; fi\ndone\n"},

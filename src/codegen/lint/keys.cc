@@ -317,8 +317,9 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       const bool is_harmless =
           section.unknown == "silent" &&
           (is_minor || section.near == "warning" ||
-           (section.code == "FSDP020" && !is_elsewhere && !is_meant_for_known(section, key, names)) || asks_for_nothing(*at.value) ||
-           only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
+           ((section.code == "FSDP020" || section.code == "DSJ005") && !is_elsewhere && !is_meant_for_known(section, key, names)) ||
+           asks_for_nothing(*at.value) || only_tunes(table, section, key) ||
+           (is_elsewhere && !decides_training(section, key, *at.value)));
       report.add(section.code, d, key_span(d, at), how,
                  {help,
                   section.unknown,
