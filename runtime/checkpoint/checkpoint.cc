@@ -72,7 +72,7 @@ void add_stage(const Layout& layout, const std::vector<StateValues>& states, Che
       stored.shape = parameter.full_shape;
       for (const int rank : writer_ranks(layout)) {
         const Coordinates at = coordinates(layout.mesh, rank);
-        if (at.pp != layout.stage) continue;
+        if (at.pp != layout.stage || is_copy_of_another(layout, unit, at)) continue;
         const std::vector<Box> boxes = boxes_of(layout, unit, parameter, at);
         for (size_t k = 0; k < boxes.size(); ++k) stored.boxes.push_back({rank_file_name(rank, k), boxes[k].start, boxes[k].size, ""});
       }
@@ -139,7 +139,7 @@ std::vector<RankTensors> tensors_by_file(const ShardState& state) {
   for (const StateValues& s : state.states)
     if (s.scope == StateScope::kElements) states.emplace_back("." + std::string(s.name), s.values);
   for (const UnitLayout& unit : state.layout->units) {
-    if (unit.is_copy || unit.is_frozen) continue;  // its owner writes it
+    if (is_copy_of_another(*state.layout, unit, state.at) || unit.is_frozen) continue;  // its owner writes it
     for (const Parameter& parameter : unit.parameters) {
       const std::vector<Box> boxes = boxes_of(*state.layout, unit, parameter, state.at);
       files.resize(std::max(files.size(), boxes.size()));

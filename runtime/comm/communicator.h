@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -40,6 +41,14 @@ class CommunicationError : public std::runtime_error {
   int peer_ = -1;
 };
 
+// A part of a message whose length both ends know. The piece that goes to a member in a round is what that member receives from here
+// in that round; a piece without bytes is no message.
+struct RowPiece {
+  int member = 0, round = 0;
+  void* data = nullptr;
+  int64_t num_bytes = 0;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -57,6 +66,11 @@ class Communicator {
   // from and to hold size(group) chunks, and do not overlap: chunk p of `from` goes to member p, whose chunk index(group) it becomes.
   // A member's own chunk stays where it is: the caller copies it.
   virtual std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) = 0;
+  // Pieces to and from other members, in rounds 0 .. num_rounds - 1. Backends of devices that have no experts have no such thing.
+  virtual std::unique_ptr<Work> exchange_pieces(Group, std::span<const RowPiece> /*sent*/, std::span<const RowPiece> /*received*/,
+                                                int /*num_rounds*/) {
+    throw std::logic_error("a communicator that exchanges no pieces");
+  }
   // To member (index + 1) mod size, from member (index - 1) mod size. Buffers do not overlap.
   virtual std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) = 0;
   // Sums in place; every member ends with the same bits.

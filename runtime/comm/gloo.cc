@@ -116,6 +116,7 @@ class GlooCommunicator : public Communicator {
     std::vector<Group> groups = {Group::kDpReplicate, Group::kDpReplicate | Group::kCp, Group::kData, Group::kData | Group::kCp,
                                  Group::kWorld};
     groups.insert(groups.begin(), std::begin(kGathers), std::end(kGathers));
+    if (mesh.ep > 1) groups.insert(groups.end(), {Group::kEp, Group::kExpertData});
     if (mesh.pp > 1) {
       groups.insert(groups.end(), {Group::kPp, Group::kTied, loss_group(mesh)});
       for (const Group shards : {Group::kDpShard, kShards, Group::kDpShard | Group::kTp, kShards | Group::kTp})
@@ -128,7 +129,8 @@ class GlooCommunicator : public Communicator {
       for (const Channel channel : {Channel::kGather, Channel::kReduce, Channel::kControl, Channel::kStages}) {
         if (channel == Channel::kControl && group != Group::kWorld) continue;
         if (channel == Channel::kStages && group != Group::kPp) continue;
-        const bool gathers = std::find(std::begin(kGathers), std::end(kGathers), group) != std::end(kGathers);
+        const bool gathers =
+            is_expert_group(group) || std::find(std::begin(kGathers), std::end(kGathers), group) != std::end(kGathers);
         if (channel == Channel::kGather && !gathers) continue;
         connections_[size_t(channel)][size_t(group)] = &connect(channel, members, r);
       }
@@ -181,6 +183,26 @@ class GlooCommunicator : public Communicator {
     return pairs(
         "AllToAll", Channel::kReduce, group, chunk_bytes, [&](int k) { return source + (at + k) % n * chunk_bytes; },
         [&](int k) { return target + (at + k) % n * chunk_bytes; });
+  }
+  std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
+                                        int num_rounds) override {
+    auto work = std::make_unique<PendingWork>("AllToAll", failures_);
+    Connection& connected = connection(Channel::kReduce, group);
+    const int64_t first = std::exchange(connected.num_operations, connected.num_operations + num_rounds) + 1;
+    const auto tag = [first](const RowPiece& piece) { return int((first + piece.round) & 0x3fffffff); };
+    const auto start_all = [&](std::span<const RowPiece> pieces, bool sends) {
+      for (const RowPiece& piece : pieces) {
+        if (piece.num_bytes == 0) continue;
+        start(*work, "AllToAll", {groups_.members(group)[size_t(piece.member)]}, [&] {
+          std::vector<at::Tensor> bytes{bytes_at(piece.data, piece.num_bytes)};
+          return sends ? connected.group->send(bytes, piece.member, tag(piece))
+                       : connected.group->recv(bytes, piece.member, tag(piece));
+        });
+      }
+    };
+    start_all(received, false);
+    start_all(sent, true);
+    return work;
   }
   std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override {
     const int n = size(group), next = (index(group) + 1) % n, previous = (index(group) + n - 1) % n;

@@ -42,6 +42,10 @@ class LocalCommunicator : public Communicator {
       if (p != index(group)) std::memset(static_cast<char*>(to) + p * chunk_bytes, 0, size_t(chunk_bytes));
     return std::make_unique<DoneWork>();
   }
+  std::unique_ptr<Work> exchange_pieces(Group, std::span<const RowPiece>, std::span<const RowPiece> received, int) override {
+    for (const RowPiece& piece : received) std::memset(piece.data, 0, size_t(piece.num_bytes));
+    return std::make_unique<DoneWork>();
+  }
   std::unique_ptr<Work> all_reduce_sum(Group, float*, int64_t) override { return std::make_unique<DoneWork>(); }
   std::unique_ptr<Work> all_reduce_sum(Group, double*, int64_t) override { return std::make_unique<DoneWork>(); }
   std::unique_ptr<Work> send(Flow, int, const void*, int64_t) override { return std::make_unique<DoneWork>(); }
@@ -101,6 +105,12 @@ std::unique_ptr<Work> TracingCommunicator::exchange(Group group, const void* ful
 }
 std::unique_ptr<Work> TracingCommunicator::all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) {
   return record("AllToAll", group, Channel::kReduce, chunk_bytes * size(group), inner_.all_to_all(group, from, to, chunk_bytes));
+}
+std::unique_ptr<Work> TracingCommunicator::exchange_pieces(Group group, std::span<const RowPiece> sent,
+                                                           std::span<const RowPiece> received, int num_rounds) {
+  int64_t bytes = 0;
+  for (const RowPiece& piece : sent) bytes += piece.num_bytes;
+  return record("AllToAll", group, Channel::kReduce, bytes, inner_.exchange_pieces(group, sent, received, num_rounds));
 }
 std::unique_ptr<Work> TracingCommunicator::shift(Group group, const void* from, void* to, int64_t num_bytes) {
   return record("Shift", group, Channel::kGather, num_bytes, inner_.shift(group, from, to, num_bytes));

@@ -182,6 +182,8 @@ OpContext op_context(const Schedule& schedule, const Geometry& geometry, const C
   x.vocabulary = geometry.vocabulary;
   x.cp = schedule.layout->mesh.cp;
   x.cp_index = at.cp;
+  x.ep = schedule.layout->mesh.ep;
+  x.ep_index = group_index(schedule.layout->mesh, Group::kEp, at);
   x.packed = schedule.is_packed;
   return x;
 }

@@ -30,7 +30,11 @@ std::vector<StateValues> Engine::optimizer_states() { return state_->host_shards
 std::span<const float> Engine::gradient() const { return state_->host_shards->of("gradient"); }
 const Layout& Engine::layout() const { return state_->layout(); }
 Coordinates Engine::place() const { return state_->place; }
-bool Engine::writes_checkpoint() const { return group_index(layout().mesh, layout().replica_group, place()) == 0; }
+bool Engine::writes_checkpoint() const {
+  // With ddp the ranks that share experts are replicas of all else.
+  const Group copies = layout().mesh.ep > 1 ? Group::kDpReplicate : layout().replica_group;
+  return group_index(layout().mesh, copies, place()) == 0;
+}
 int64_t Engine::steps_done() const { return state_->steps_done; }
 void Engine::set_steps_done(int64_t steps, int64_t skipped) {
   state_->steps_done = steps;

@@ -166,7 +166,12 @@ void Engine::State::metered(BoundList& list, const Instruction& i, int step, con
 }
 
 void Engine::State::run_op(const Step& step, const Call& call) {
-  if (is_communication(step.program_op->kind))
+  if (exchanges_rows(*step.program_op)) {
+    const Argument& of = call.reads[1];
+    row_starts.resize(size_t(numel(of)));
+    device.copy_to_host(row_starts.data(), of.data, num_bytes(of));
+    stats.wait_s += exchange_rows(*step.program_op, call, row_starts, communicator, device.kernels());
+  } else if (is_communication(step.program_op->kind))
     stats.wait_s += exchange(*step.program_op, call, communicator, device.kernels(), shifts);
   else
     call.function(call);

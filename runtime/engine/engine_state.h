@@ -89,6 +89,7 @@ struct Engine::State {
   std::unique_ptr<HostShards> host_shards;
   StepMeter meter;
   Shifts shifts;
+  std::vector<int64_t> row_starts;  // of an exchange of rows of experts
 };
 
 }  // namespace distsetup

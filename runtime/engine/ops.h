@@ -26,6 +26,8 @@ struct OpContext {
   int64_t vocabulary = 0;
   // Context parallelism: ranks that share each sequence, which has cp · S tokens, and this rank's place among them.
   int cp = 1, cp_index = 0;
+  // Expert parallelism: ranks that share the experts of each layer, and this rank's place among them.
+  int ep = 1, ep_index = 0;
   bool packed = false;  // sequences hold several documents (src/plan/packed_rows.h)
 };
 // As a rank sees whole sequences with its share of the heads ("attention_whole").

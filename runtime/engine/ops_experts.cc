@@ -97,21 +97,74 @@ void gated_weighted(const Call& c) {
     }
   });
 }
+// Of one row; returns the gradient of its weight. dgu may be gu.
+template <Activation kF, class E>
+float gate_row_gradient(const E* dm, const E* gu, float weight, E* dgu, int64_t F) {
+  thread_local std::vector<E> row;
+  row.resize(size_t(F));
+  gate_row<kF, E>(gu, row.data(), F);
+  const float of_weight = cpu::dot<E>(dm, row.data(), F);
+  cpu::scale_row<E>(dm, weight, row.data(), F);
+  gate_row_backward<kF, E>(row.data(), gu, dgu, F);
+  return of_weight;
+}
 // dm, gu, weights, order -> dgu, dweights
 template <Activation kF, class E>
 void gated_weighted_backward(const Call& c) {
   const int64_t F = c.reads[0].dim(1);
   parallel_ranges(c.reads[0].dim(0), 8 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    thread_local std::vector<E> row;
-    row.resize(size_t(F));
     for (int64_t i = begin; i < end; ++i) {
-      const E *const dm = in<E>(c, 0) + i * F, *const gu = in<E>(c, 1) + i * 2 * F;
       const int64_t choice = in<int64_t>(c, 3)[i];
-      gate_row<kF, E>(gu, row.data(), F);
-      out<float>(c, 1)[choice] = cpu::dot<E>(dm, row.data(), F);
-      cpu::scale_row<E>(dm, in<float>(c, 2)[choice], row.data(), F);
-      gate_row_backward<kF, E>(row.data(), gu, out<E>(c, 0) + i * 2 * F, F);
+      out<float>(c, 1)[choice] =
+          gate_row_gradient<kF, E>(in<E>(c, 0) + i * F, in<E>(c, 1) + i * 2 * F, in<float>(c, 2)[choice], out<E>(c, 0) + i * 2 * F, F);
     }
+  });
+}
+
+// starts of all ranks -> starts of this rank's experts, among the rows that come to them
+template <class>
+void own_starts(const Call& c) {
+  const int64_t num_experts = c.reads[0].dim(1) - 1, each = c.writes[0].dim(0) - 1;
+  const int64_t *const all = in<int64_t>(c, 0), first = c.context->ep_index * each;
+  int64_t* const own = out<int64_t>(c, 0);
+  own[0] = 0;
+  for (int64_t e = 0; e < each; ++e) {
+    own[e + 1] = own[e];
+    for (int64_t rank = 0; rank < c.reads[0].dim(0); ++rank) {
+      const int64_t* const starts = all + rank * (num_experts + 1) + first + e;
+      own[e + 1] += starts[1] - starts[0];
+    }
+  }
+}
+// weights, order -> weights of rows; and back
+template <class>
+void sort_weights(const Call& c) {
+  for (int64_t i = 0; i < c.writes[0].dim(0); ++i) out<float>(c, 0)[i] = in<float>(c, 0)[in<int64_t>(c, 1)[i]];
+}
+template <class>
+void unsort_weights(const Call& c) {
+  for (int64_t i = 0; i < c.reads[0].dim(0); ++i) out<float>(c, 0)[in<int64_t>(c, 1)[i]] = in<float>(c, 0)[i];
+}
+// gu, weights of rows, starts -> m. Behind the last expert's rows there are none.
+template <Activation kF, class E>
+void gated_rows(const Call& c) {
+  const int64_t F = c.writes[0].dim(1), rows = in<int64_t>(c, 2)[c.reads[2].dim(0) - 1];
+  parallel_ranges(rows, 4 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      E* const m = out<E>(c, 0) + i * F;
+      gate_row<kF, E>(in<E>(c, 0) + i * 2 * F, m, F);
+      cpu::scale_row<E>(m, in<float>(c, 1)[i], m, F);
+    }
+  });
+}
+// dm, gu, weights of rows, starts -> dgu, dweights of rows
+template <Activation kF, class E>
+void gated_rows_backward(const Call& c) {
+  const int64_t F = c.reads[0].dim(1), rows = in<int64_t>(c, 3)[c.reads[3].dim(0) - 1];
+  parallel_ranges(rows, 8 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      out<float>(c, 1)[i] =
+          gate_row_gradient<kF, E>(in<E>(c, 0) + i * F, in<E>(c, 1) + i * 2 * F, in<float>(c, 2)[i], out<E>(c, 0) + i * 2 * F, F);
   });
 }
 
@@ -174,9 +227,12 @@ void balance_loss(const Call& c) {
   NativeOp{#kernel, route<RouterScore::score, float>, route<RouterScore::score, Bf16>}, NativeOp {               \
 #kernel "_backward", route_backward < RouterScore::score, float>, route_backward < RouterScore::score, Bf16> \
   }
-#define DISTSETUP_WEIGHTED(kernel, F)                                                                                    \
-  NativeOp{#kernel, gated_weighted<Activation::F, float>, gated_weighted<Activation::F, Bf16>}, NativeOp {               \
-#kernel "_backward", gated_weighted_backward < Activation::F, float>, gated_weighted_backward < Activation::F, Bf16> \
+#define DISTSETUP_WEIGHTED(kernel, F)                                                                                          \
+  NativeOp{#kernel, gated_weighted<Activation::F, float>, gated_weighted<Activation::F, Bf16>},                                \
+      NativeOp{#kernel "_rows", gated_rows<Activation::F, float>, gated_rows<Activation::F, Bf16>},                            \
+      NativeOp{#kernel "_rows_backward", gated_rows_backward<Activation::F, float>, gated_rows_backward<Activation::F, Bf16>}, \
+      NativeOp {                                                                                                               \
+#kernel "_backward", gated_weighted_backward < Activation::F, float>, gated_weighted_backward < Activation::F, Bf16>       \
   }
 constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
                                DISTSETUP_ROUTE(route_sigmoid, kSigmoid),
@@ -187,6 +243,9 @@ constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
                                DISTSETUP_WEIGHTED(swiglu_weighted, kSilu),
                                DISTSETUP_WEIGHTED(geglu_weighted, kGelu),
                                DISTSETUP_WEIGHTED(geglu_tanh_weighted, kGeluTanh),
+                               DISTSETUP_ENTRY(own_starts),
+                               DISTSETUP_ENTRY(sort_weights),
+                               DISTSETUP_ENTRY(unsort_weights),
                                DISTSETUP_ENTRY(sigmoid_rows),
                                DISTSETUP_ENTRY(sigmoid_rows_backward),
                                DISTSETUP_ENTRY(clear_routes),

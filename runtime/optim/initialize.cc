@@ -78,7 +78,8 @@ void initialize_shard(const Layout& layout, const Coordinates& at, uint64_t seed
     for (const Parameter& p : unit.parameters) {
       const uint64_t key = hash_name(seed, p.name);
       const FirstValues first = first_values(p, num_layers);
-      const int64_t begin = std::max(owned.begin, p.offset), end = std::min(owned.end, p.offset + p.numel);
+      const ElementRange part = owned_part(layout, unit, p, at);
+      const int64_t begin = part.begin, end = part.end;
       parallel_ranges(end - begin, kBytesOfWork, [&](int64_t from, int64_t to) {
         for (int64_t i = begin + from; i < begin + to; ++i) {
           const int64_t element = full_element(p, at.tp, i - p.offset);

@@ -81,6 +81,7 @@ class Compiler final : public UnitCompiler {
     for (int u = head(); u >= 0 && has_backward(s_, u); --u) {
       backward(u);
       after_backward(u, last);
+      if (const int experts = s_.layout->expert_unit(u); experts >= 0) after_backward(experts, last);
     }
     if (const int shared = s_.layout->shared_unit(); shared >= 0) after_backward(shared, last);
     finish_gradients(last);

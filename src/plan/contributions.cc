@@ -102,7 +102,10 @@ void Contributions::compute(int rank, const Instruction& i) {
   for (const JobList::Touched::Write& w : touched.gradients) {
     uint64_t& value = r.value[w.slot];
     if (w.fresh) value = 0;
-    value += token(kGradientToken, rank, m, i.unit, w.unit);
+    // Rows of all ranks that share a layer's experts have come to this one's.
+    const bool of_experts = r.list->s.layout->units[w.unit].kind == UnitKind::kExperts;
+    for (const int from : members(of_experts ? Group::kEp : Group::kSelf, rank))
+      value += token(kGradientToken, from, m, i.unit, w.unit);
   }
 }
 

@@ -68,7 +68,9 @@ void unpermute_adjoint(const Op& op, Builder& b) {
 
 void declare_grouped(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], b.rows_each(op.reads[1])}); }
 std::string grouped_flops(const Op& op, Builder& b) {
-  return product_of({"2", b.shape(op.reads[0])[0], b.shape(op.reads[1])[1], b.rows_each(op.reads[1])});
+  const std::string rows =
+      b.shape(op.reads[0])[0];  // where several ranks have the experts, as many as they would be if all were asked alike
+  return product_of({"2", rows == "Te" ? "T*k" : rows, b.shape(op.reads[1])[1], b.rows_each(op.reads[1])});
 }
 void grouped_adjoint(const Op& op, Builder& b) {
   const std::string dy = b.incoming(op.writes[0]), x = op.reads[0], w = op.reads[1], starts = op.reads[2];

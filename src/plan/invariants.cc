@@ -142,7 +142,8 @@ class ScheduleChecker {
         const Buffer& buffer = s_.buffers[b];
         if (!holds_unit(s_, b, u)) continue;
         if (buffer.lifetime == BufferLifetime::kRun) {
-          found |= buffer.buffer_class == BufferClass::kParameterShard || buffer.buffer_class == BufferClass::kGatheredParameter;
+          found |= (buffer.buffer_class == BufferClass::kParameterShard && unit(u).shard_ranks == 1) ||
+                   buffer.buffer_class == BufferClass::kGatheredParameter;
           continue;
         }
         if (buffer.buffer_class != BufferClass::kGatheredParameter) continue;
@@ -210,7 +211,8 @@ class ScheduleChecker {
   int gradient_holder(const Instruction& i, int u) const {
     for (const int b : i.uses) {
       const Buffer& buffer = s_.buffers[b];
-      if (buffer.buffer_class == BufferClass::kGradient && holds_unit(s_, b, u)) return b;
+      const bool is_shard = buffer.lifetime == BufferLifetime::kRun && unit(u).shard_ranks > 1;
+      if (buffer.buffer_class == BufferClass::kGradient && !is_shard && holds_unit(s_, b, u)) return b;
     }
     return -1;
   }
@@ -278,7 +280,7 @@ class ScheduleChecker {
       return;
     }
     if (i.unit >= 0) {
-      require(i.group == s_.layout->replica_group && !unit(i.unit).is_frozen, "all-reduces unit {} over {}", i.unit, name(i.group));
+      require(i.group == unit(i.unit).replica_group && !unit(i.unit).is_frozen, "all-reduces unit {} over {}", i.unit, name(i.group));
       require(replicated_.insert(i.unit).second, "the gradient of unit {} is summed over replicas twice", i.unit);
       require(complete(i.uses[0], i.unit), "sums the gradient of unit {} over replicas before it is complete", i.unit);
       return;
@@ -305,7 +307,7 @@ class ScheduleChecker {
     for (int u = 0; u < static_cast<int>(s_.layout->units.size()); ++u) {
       if (unit(u).numel == 0 || unit(u).is_frozen) continue;
       require(complete(i.uses[0], u), "the gradient norm is taken before the gradient of unit {} is complete", u);
-      if (group_size(plan_.mesh, s_.layout->replica_group) > 1)
+      if (group_size(plan_.mesh, unit(u).replica_group) > 1)
         require(replicated_.contains(u), "the gradient of unit {} was not summed over replicas", u);
     }
     require(!s_.layout->sums_tied_over_stages() || tied_,

@@ -1,5 +1,7 @@
 #include "plan/job_list.h"
 
+#include <algorithm>
+
 #include "base/splitmix.h"
 
 namespace distsetup {
@@ -51,16 +53,17 @@ JobList::Touched JobList::touched(const Instruction& i, std::set<int>& written) 
     }
     for (const Operand& r : op.reads) out.reads_logps |= is_input(r, "reference_logps");
   }
-  for (const int b : std::set<int>(i.uses.begin(), i.uses.end())) {  // a buffer that holds two units stands there twice
-    const Buffer& buffer = s.buffers[b];
-    for (const int u : units.parameters) {
-      if (buffer.buffer_class == BufferClass::kGatheredParameter && holds_unit(s, b, u)) out.parameters.push_back(slot(b, u));
-    }
-    for (const int u : units.gradients) {
-      if (buffer.buffer_class == BufferClass::kGradient && holds_unit(s, b, u))
-        out.gradients.push_back({slot(b, u), u, written.insert(slot(b, u)).second});
-    }
-  }
+  // As the program finds them: in the first buffer that holds the unit.
+  const auto holder = [&](BufferClass which, int u) {
+    const auto found =
+        std::find_if(i.uses.begin(), i.uses.end(), [&](int b) { return s.buffers[b].buffer_class == which && holds_unit(s, b, u); });
+    return found == i.uses.end() ? -1 : *found;
+  };
+  for (const int u : units.parameters)
+    if (const int b = holder(BufferClass::kGatheredParameter, u); b >= 0) out.parameters.push_back(slot(b, u));
+  for (const int u : units.gradients)
+    if (const int b = holder(BufferClass::kGradient, u); b >= 0)
+      out.gradients.push_back({slot(b, u), u, written.insert(slot(b, u)).second});
   return out;
 }
 

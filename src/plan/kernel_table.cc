@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "plan/attention_rules.h"
+#include "plan/expert_parallel.h"
 #include "plan/expert_rules.h"
 #include "plan/packed_rows.h"
 
@@ -243,7 +244,8 @@ const std::vector<KernelRule>& kernel_rules() {
 }  // namespace
 
 const KernelRule* find_kernel(std::string_view name) {
-  for (const std::vector<KernelRule>* rules : {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules()})
+  for (const std::vector<KernelRule>* rules :
+       {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules(), &expert_parallel_rules()})
     for (const KernelRule& rule : *rules)
       if (rule.name == name) return &rule;
   return nullptr;

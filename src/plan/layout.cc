@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
-#include <mutex>
+#include <map>
+#include <utility>
 
 #include "base/check.h"
-#include "model/count.h"
 #include "plan/native_program.h"
 #include "plan/nf4.h"
 #include "plan/pipeline.h"
@@ -22,6 +21,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 struct ProgramSizes {
   Symbols local, full;
   int tp = 1;
+  int64_t experts_per_rank = 0;  // 0: every rank has all
 };
 
 Parameter make_parameter(const ParameterDecl& decl, const ProgramSizes& sizes) {
@@ -36,6 +36,7 @@ Parameter make_parameter(const ParameterDecl& decl, const ProgramSizes& sizes) {
   p.decay = decl.decay;
   p.trains = decl.trains;
   p.balances = decl.balances;
+  if (sizes.experts_per_rank > 0 && decl.expert >= 0) p.expert_place = static_cast<int>(decl.expert / sizes.experts_per_rank);
   p.init = decl.init;
   p.order = decl.order;
   p.transposed = decl.transposed;
@@ -58,12 +59,32 @@ void add_parameter(UnitLayout& unit, Parameter p, const std::string& slot) {
   unit.parameters.push_back(std::move(p));
 }
 
+// Of the experts of a slot those of the first rank come first: every other rank's begin where these do.
+void add_experts(const std::vector<Parameter>& experts, const std::vector<ParameterDecl>& decls, const std::string& prefix,
+                 UnitLayout& unit) {
+  std::map<std::string, std::vector<int64_t>> offsets;  // by slot
+  std::map<std::pair<std::string, int>, size_t> num_placed;
+  for (size_t i = 0; i < experts.size(); ++i) {
+    Parameter p = experts[i];
+    const std::string& slot = decls[i].slot;
+    p.name = prefix + p.name;
+    if (p.expert_place == 0) {
+      offsets[slot].push_back(unit.numel);
+      add_parameter(unit, std::move(p), slot);
+      continue;
+    }
+    p.offset = offsets.at(slot).at(num_placed[{slot, p.expert_place}]++);
+    unit.parameters.push_back(std::move(p));
+  }
+}
+
 // Of a program, without the prefixes of units that run it: made once.
 struct ProgramParameters {
-  std::vector<Parameter> own, shared, frozen, quantized;
+  std::vector<Parameter> own, shared, experts, frozen, quantized;
   ProgramParameters(const Program& program, const ProgramSizes& sizes) {
     for (const ParameterDecl& decl : program.parameters) own.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.shared_parameters) shared.push_back(make_parameter(decl, sizes));
+    for (const ParameterDecl& decl : program.expert_parameters) experts.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.frozen_parameters) frozen.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.quantized_parameters) quantized.push_back(make_parameter(decl, sizes));
   }
@@ -73,7 +94,7 @@ struct ProgramParameters {
 struct LayoutUnits {
   Layout& layout;
   UnitLayout shared;
-  std::vector<UnitLayout> frozen, quantized, reference;  // of each unit that has a program; most are empty
+  std::vector<UnitLayout> experts, frozen, quantized, reference;  // of each unit that has a program; most are empty
   bool keeps_reference = false;
 };
 
@@ -93,22 +114,25 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
     p.name = prefix + p.name;
     return p;
   };
-  UnitLayout unit, frozen, quantized, reference;
+  UnitLayout unit, experts, frozen, quantized, reference;
   unit.kind = program.kind;
+  experts.kind = UnitKind::kExperts;
   for (UnitLayout* one : {&frozen, &quantized, &reference}) one->kind = UnitKind::kFrozen, one->is_frozen = true;
   quantized.is_quantized = reference.is_reference = true;
-  for (const std::vector<Parameter>* list : {&parameters.own, &parameters.shared, &parameters.frozen, &parameters.quantized}) {
+  for (const std::vector<Parameter>* list :
+       {&parameters.own, &parameters.shared, &parameters.experts, &parameters.frozen, &parameters.quantized}) {
     for (const Parameter& p : *list) {
       layout.numel += full_numel(p);
       layout.trained_numel += p.trains ? full_numel(p) : 0;
-      layout.stored_numel += list == &parameters.own || list == &parameters.shared ? full_numel(p) : 0;
       layout.quantized_numel += list == &parameters.quantized ? full_numel(p) : 0;
       if (list == &parameters.frozen || list == &parameters.quantized) continue;
+      layout.stored_numel += full_numel(p);
       layout.hidden_numel += is_hidden_matrix(program.kind, p) ? full_numel(p) : 0;
       layout.factored_numel += p.trains ? num_factors(p) : 0;
     }
   }
   if (!is_here) {
+    to.experts.push_back(std::move(experts));
     to.frozen.push_back(std::move(frozen));
     to.quantized.push_back(std::move(quantized));
     to.reference.push_back(std::move(reference));
@@ -117,6 +141,7 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
   for (size_t i = 0; i < parameters.shared.size(); ++i)
     add_parameter(to.shared, named(parameters.shared[i]), shared_slot(u, program.shared_parameters[i].slot));
+  add_experts(parameters.experts, program.expert_parameters, prefix, experts);
   for (size_t i = 0; i < parameters.frozen.size(); ++i)
     add_parameter(frozen, named(parameters.frozen[i]), program.frozen_parameters[i].slot);
   for (size_t i = 0; i < parameters.quantized.size(); ++i)
@@ -126,14 +151,15 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
   for (size_t i = 0; to.keeps_reference && i < parameters.shared.size(); ++i)
     add_parameter(reference, named(parameters.shared[i]), program.shared_parameters[i].slot);
   layout.units.push_back(std::move(unit));
+  to.experts.push_back(std::move(experts));
   to.frozen.push_back(std::move(frozen));
   to.quantized.push_back(std::move(quantized));
   to.reference.push_back(std::move(reference));
 }
 
 // `numbers`: what each of them becomes among the layout's units; -1: it is empty.
-void add_frozen_units(std::vector<UnitLayout> frozen, std::vector<int>& numbers, Layout& layout) {
-  for (UnitLayout& unit : frozen) {
+void add_units(std::vector<UnitLayout> units, std::vector<int>& numbers, Layout& layout) {
+  for (UnitLayout& unit : units) {
     numbers.push_back(unit.numel > 0 ? static_cast<int>(layout.units.size()) : -1);
     if (unit.numel > 0) layout.units.push_back(std::move(unit));
   }
@@ -144,9 +170,12 @@ void place_units(Layout& layout) {
   const bool splits_frozen = layout.sharding == Sharding::kZero3;
   for (UnitLayout& unit : layout.units) {
     const bool is_shared = unit.kind == UnitKind::kShared;
+    const bool is_expert = unit.kind == UnitKind::kExperts;
     unit.shard_group = is_shared                          ? shared_group(layout.mesh, layout.sharding)
+                       : is_expert                        ? Group::kExpertData
                        : unit.is_frozen && !splits_frozen ? Group::kSelf
                                                           : layout.shard_group;
+    unit.replica_group = is_expert ? Group::kDpReplicate : layout.replica_group;
     unit.shard_ranks = group_size(layout.mesh, unit.shard_group);
     unit.shard_numel =
         round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, unit.is_quantized ? kNf4Alignment : kShardAlignment);
@@ -194,10 +223,12 @@ int shard_index(const Layout& layout, const UnitLayout& unit, const Coordinates&
 }
 
 Group shard_group(const Mesh& mesh, Sharding sharding) {
+  if (mesh.ep > 1 && sharding == Sharding::kDdp) return Group::kSelf;
   return mesh.cp > 1 && sharding != Sharding::kDdp ? Group::kDpShard | Group::kCp : Group::kDpShard;
 }
 
 Group replica_group(const Mesh& mesh, Sharding sharding) {
+  if (mesh.ep > 1 && sharding == Sharding::kDdp) return token_group(mesh);
   return mesh.cp > 1 && sharding == Sharding::kDdp ? Group::kDpReplicate | Group::kCp : Group::kDpReplicate;
 }
 
@@ -206,6 +237,7 @@ Group shared_group(const Mesh& mesh, Sharding sharding) {
 }
 
 Group state_group(const Mesh& mesh, Sharding sharding) {
+  if (mesh.ep > 1 && sharding == Sharding::kDdp) return shard_group(mesh, Sharding::kZero1);  // of experts, which are split
   return mesh.pp > 1 ? shared_group(mesh, sharding) | Group::kPp : shared_group(mesh, sharding);
 }
 
@@ -217,8 +249,9 @@ Layout make_layout(const Plan& plan, int stage) {
 Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding, int stage, int chunks_per_stage,
                    const Tuning& tuning, bool keeps_reference) {
   CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
-  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp}, tuning);
-  const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1), mesh.tp};
+  const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp, .ep = mesh.ep}, tuning);
+  const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1), mesh.tp,
+                              mesh.ep > 1 ? geometry.num_experts / mesh.ep : 0};
   Layout layout;
   layout.geometry = geometry;
   layout.tuning = tuning;
@@ -234,7 +267,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
     return std::any_of(chunks.begin(), chunks.end(), [&](const UnitSpan& chunk) { return chunk.contains(static_cast<int>(unit)); });
   };
   const bool has_copy = geometry.tied_embeddings && !is_here(0) && is_here(geometry.num_layers + 1);
-  LayoutUnits units{layout, {}, {}, {}, {}, keeps_reference};
+  LayoutUnits units{layout, {}, {}, {}, {}, {}, keeps_reference};
   units.shared.kind = UnitKind::kShared;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
@@ -246,51 +279,12 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
   add_program(programs->head, 0, ProgramParameters(programs->head, sizes), is_here(geometry.num_layers + 1), units);
   layout.num_programs = static_cast<int>(layout.units.size());
   if (units.shared.numel > 0) layout.units.push_back(std::move(units.shared));
-  add_frozen_units(std::move(units.frozen), layout.frozen_units, layout);
-  add_frozen_units(std::move(units.quantized), layout.quantized_units, layout);
-  add_frozen_units(std::move(units.reference), layout.reference_units, layout);
+  add_units(std::move(units.experts), layout.expert_units, layout);
+  add_units(std::move(units.frozen), layout.frozen_units, layout);
+  add_units(std::move(units.quantized), layout.quantized_units, layout);
+  add_units(std::move(units.reference), layout.reference_units, layout);
   place_units(layout);
   return layout;
-}
-
-namespace {
-
-// Of the same programs. Sharding matters where it decides who shards what.
-bool is_layout_of(const Layout& layout, const Plan& plan, int stage) {
-  const auto splits_frozen = [](Sharding sharding) { return sharding == Sharding::kZero3; };
-  return layout.mesh == plan.mesh && layout.shard_group == shard_group(plan.mesh, plan.strategy.sharding) && layout.stage == stage &&
-         layout.chunks_per_stage == plan.strategy.virtual_stages &&
-         (layout.frozen_numel + layout.quantized_bytes == 0 ||
-          splits_frozen(layout.sharding) == splits_frozen(plan.strategy.sharding));
-}
-
-}  // namespace
-
-std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage) {
-  struct KnownLayout {
-    std::shared_ptr<const NativePrograms> programs;
-    std::shared_ptr<const Layout> layout;
-  };
-  constexpr size_t kKept = 48;
-  static std::mutex mutex;
-  static std::deque<KnownLayout> kept;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const KnownLayout& known : kept)
-    if (known.programs == programs && is_layout_of(*known.layout, plan, stage)) return known.layout;
-  kept.push_front({programs, std::make_shared<const Layout>(make_layout(plan, stage))});
-  if (kept.size() > kKept) kept.pop_back();
-  return kept.front().layout;
-}
-
-ParameterNumbers parameter_numbers(const Plan& plan) {
-  const Tuning tuning = tuning_of(plan.train);
-  const auto copied = [&](int64_t trained) { return keeps_reference(plan.train) ? trained : 0; };
-  if (tuning.trains_all()) {
-    const int64_t all = count_parameters(plan.model).total;
-    return {all, 0, 0, copied(all)};
-  }
-  const std::shared_ptr<const Layout> layout = cached_layout(native_programs(plan.model, split_of(plan), tuning), plan);
-  return {layout->trained_numel, layout->numel - layout->trained_numel, layout->quantized_numel, copied(layout->trained_numel)};
 }
 
 int64_t full_numel(const Parameter& p) {
@@ -346,6 +340,18 @@ ElementRange owned_range(const UnitLayout& unit, int index) {
   return {begin, std::min(unit.numel, begin + unit.shard_numel)};
 }
 
+ElementRange owned_part(const Layout& layout, const UnitLayout& unit, const Parameter& p, const Coordinates& at) {
+  if (p.expert_place >= 0 && p.expert_place != group_index(layout.mesh, Group::kEp, at)) return {};
+  const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
+  const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
+  return begin < end ? ElementRange{begin, end} : ElementRange{};
+}
+
+bool is_copy_of_another(const Layout& layout, const UnitLayout& unit, const Coordinates& at) {
+  const bool shares_experts_alone = layout.mesh.ep > 1 && layout.sharding == Sharding::kDdp;
+  return unit.is_copy || (shares_experts_alone && unit.kind != UnitKind::kExperts && group_index(layout.mesh, Group::kEp, at) > 0);
+}
+
 int64_t num_factors(const Parameter& p) { return p.full_shape.size() == 2 ? p.full_shape[0] + p.full_shape[1] : full_numel(p); }
 
 int64_t Box::numel() const {
@@ -365,7 +371,7 @@ OwnedBytes owned_bytes(const Layout& layout, const UnitLayout& unit, const Param
 std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& p, const Coordinates& at) {
   CHECK(!unit.is_quantized, "parameter {}", p.name);
   const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
-  const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
+  const auto [begin, end] = owned_part(layout, unit, p, at);
   std::vector<Box> boxes;
   if (begin >= end) return boxes;
   const auto add = [&](int64_t from, int64_t to, std::vector<int64_t> start, std::vector<int64_t> size) {

@@ -6,16 +6,18 @@
 // the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too.
 // Context-parallel ranks have the same parameters: these are sharded over cp as well as dp_shard, unless the plan is ddp, which shards
 // nothing; then cp ranks are replicas.
-// Where not all parameters are trained (tuning.h), those that have no gradient lie in frozen units, one behind each unit that has
-// some. They are held in the compute type in a flat shard of their own, which nothing changes: over the shard group with zero3, else
-// whole. The reference of preference pairs may have a copy of what is trained (reference.h): it lies in reference units, which are
-// frozen ones too. Matrices that are held as nf4 (nf4.h) lie in quantized units, which are frozen ones whose elements are bytes:
-// offsets, sizes and shards of such a unit count them, and a parameter's `numel` does not. In a pipeline each stage has a layout of
-// its own, with the same units: those of other stages are empty. Shard boundaries fall on elements, not rows: equal chunks keep
-// collectives regular; a piece of a parameter is up to three boxes.
+// With expert parallelism the experts of a block lie in an expert unit of its own, behind the blocks: a rank's buffer holds the
+// matrices of its own experts, and is sharded over the ranks that have the same ones. Which experts these are depends on the rank: the
+// unit lists all, and those that other ranks hold lie at the same offsets. Where not all parameters are trained (tuning.h), those that
+// have no gradient lie in frozen units, one behind each unit that has some. They are held in the compute type in a flat shard of their
+// own, which nothing changes: over the shard group with zero3, else whole. The reference of preference pairs may have a copy of what
+// is trained (reference.h): it lies in reference units, which are frozen ones too. Matrices that are held as nf4 (nf4.h) lie in
+// quantized units, which are frozen ones whose elements are bytes: offsets, sizes and shards of such a unit count them, and a
+// parameter's `numel` does not. In a pipeline each stage has a layout of its own, with the same units: those of other stages are
+// empty. Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three
+// boxes.
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,8 +27,6 @@
 #include "plan/tuning.h"
 
 namespace distsetup {
-
-struct NativePrograms;
 
 inline constexpr int64_t kShardAlignment = 16;  // elements; 64 bytes of fp32
 
@@ -44,6 +44,7 @@ struct Parameter {
   bool decay = true;
   bool trains = true;     // ParameterDecl::trains
   bool balances = false;  // ParameterDecl::balances
+  int expert_place = -1;  // in the ep group, of the rank that has it; -1: every rank has it
   ParameterDecl::Init init = ParameterDecl::Init::kNormal;
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;
@@ -61,8 +62,8 @@ struct UnitLayout {
   bool is_copy = false;       // a tied embedding beside the head of a pipeline's last stage: the first stage owns it
   std::vector<Parameter> parameters;
   std::vector<Slot> slots;
-  Group shard_group = Group::kDpShard;
-  int shard_ranks = 1;          // of that group
+  Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate;
+  int shard_ranks = 1;          // of the shard group
   int64_t numel = 0;            // valid elements
   int64_t shard_numel = 0;      // per rank, padded: multiple of kShardAlignment
   int64_t shard_offset = 0;     // of this unit in a rank's flat shard buffer (a frozen one's in the frozen shard), elements
@@ -74,10 +75,12 @@ struct Layout {
   Mesh mesh;
   Sharding sharding = Sharding::kZero3;
   // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
+  // Of experts the units say themselves.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
   int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
   std::vector<UnitLayout> units;        // embedding, blocks, head; the shared one, if there is one; frozen, quantized, reference ones
   std::vector<int> frozen_units;        // of each unit that has a program; -1: it has none
+  std::vector<int> expert_units;        // the same
   std::vector<int> quantized_units;     // the same
   std::vector<int> reference_units;     // the same, of a plan whose reference has a copy of its own
   int num_programs = 0;                 // units that have a program: all but the shared one
@@ -93,9 +96,11 @@ struct Layout {
   int64_t factored_numel = 0;           // rows and columns of what is trained, and elements of vectors: Adafactor's means
 
   int shared_unit() const {
-    const bool is_there = num_programs < static_cast<int>(units.size()) && !units[static_cast<size_t>(num_programs)].is_frozen;
+    const bool is_there =
+        num_programs < static_cast<int>(units.size()) && units[static_cast<size_t>(num_programs)].kind == UnitKind::kShared;
     return is_there ? num_programs : -1;
   }
+  int expert_unit(int unit) const { return expert_units[static_cast<size_t>(unit)]; }
   int frozen_unit(int unit) const { return frozen_units[static_cast<size_t>(unit)]; }
   int reference_unit(int unit) const { return reference_units[static_cast<size_t>(unit)]; }
   int quantized_unit(int unit) const { return quantized_units[static_cast<size_t>(unit)]; }
@@ -103,27 +108,20 @@ struct Layout {
   bool sums_tied_over_stages() const { return mesh.pp > 1 && geometry.tied_embeddings && units.front().numel > 0; }
 };
 
-Group shard_group(const Mesh& mesh, Sharding sharding);    // dp_shard, and cp unless the plan is ddp
-Group replica_group(const Mesh& mesh, Sharding sharding);  // dp_replicate, and cp where it does not shard
+// dp_shard, and cp unless the plan is ddp, where expert parallelism may leave dp_shard ranks that shard nothing but experts
+Group shard_group(const Mesh& mesh, Sharding sharding);
+Group replica_group(const Mesh& mesh, Sharding sharding);  // dp_replicate, and what of dp_shard and cp does not shard
 Group shared_group(const Mesh& mesh, Sharding sharding);   // the shard group and tp: what tensor parallelism does not split
 Group state_group(const Mesh& mesh, Sharding sharding);    // these, and all stages of a pipeline
 Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding = Sharding::kZero3, int stage = 0,
                    int chunks_per_stage = 1, const Tuning& tuning = {}, bool keeps_reference = false);
 Layout make_layout(const Plan& plan, int stage = 0);
-// The same, made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of the
-// plan.
-std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage = 0);
-
-// What is trained has fp32 states; what is frozen is held in the compute type.
-struct ParameterNumbers {
-  int64_t trained = 0, frozen = 0;
-  int64_t quantized = 0;  // of the frozen ones: held as nf4
-  int64_t reference = 0;  // copies of what is trained, held as what is frozen
-};
-ParameterNumbers parameter_numbers(const Plan& plan);  // of the whole model, adapters included
 
 // Name of unit `unit`'s slot in the shared unit.
 std::string shared_slot(int unit, std::string_view slot);
+// Has another rank of those that share states the same elements of this unit, and is the first? Checkpoints and the norm take them
+// from that one.
+bool is_copy_of_another(const Layout& layout, const UnitLayout& unit, const Coordinates& at);
 // Which chunk of the unit a rank owns.
 int shard_index(const Layout& layout, const UnitLayout& unit, const Coordinates& at);
 
@@ -148,6 +146,8 @@ struct ElementRange {
   int64_t size() const { return end - begin; }
 };
 ElementRange owned_range(const UnitLayout& unit, int index);
+// Of a parameter what this rank owns, as a stretch of the unit; empty: nothing, or another rank has the expert.
+ElementRange owned_part(const Layout& layout, const UnitLayout& unit, const Parameter& parameter, const Coordinates& at);
 
 // A parameter's piece on one rank as boxes of the whole: `start` and `size` per dimension; `shard_offset` into the rank's flat shard.
 struct Box {

@@ -11,7 +11,7 @@ std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at
     const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
     const size_t first = ranges.size();  // none reaches into two units, which may be updated one after the other
     for (const Parameter& p : unit.parameters) {
-      const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
+      const auto [begin, end] = owned_part(layout, unit, p, at);
       if (begin >= end || !p.trains) continue;
       const int64_t from = unit.shard_offset + begin - own.begin, to = from + end - begin;
       const bool is_next = ranges.size() > first && ranges.back().end == from && ranges.back().decay == p.decay;
@@ -27,7 +27,7 @@ std::vector<DecayRange> decay_ranges(const Layout& layout, const Coordinates& at
 std::vector<ElementRange> norm_ranges(const Layout& layout, const Coordinates& at) {
   std::vector<ElementRange> ranges;
   for (const UnitLayout& unit : layout.units) {
-    if (unit.is_copy || unit.is_frozen) continue;
+    if (is_copy_of_another(layout, unit, at) || unit.is_frozen) continue;
     const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
     const bool is_whole = std::all_of(unit.parameters.begin(), unit.parameters.end(), [](const Parameter& p) { return p.trains; });
     if (is_whole) {
@@ -35,7 +35,7 @@ std::vector<ElementRange> norm_ranges(const Layout& layout, const Coordinates& a
       continue;
     }
     for (const Parameter& p : unit.parameters) {
-      const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
+      const auto [begin, end] = owned_part(layout, unit, p, at);
       if (begin < end && p.trains) ranges.push_back({unit.shard_offset + begin - own.begin, unit.shard_offset + end - own.begin});
     }
   }

@@ -41,9 +41,22 @@ constexpr MeshAxis kAxes[] = {{Group::kPp, &Mesh::pp, &Coordinates::pp},  // slo
                               {Group::kCp, &Mesh::cp, &Coordinates::cp},
                               {Group::kTp, &Mesh::tp, &Coordinates::tp}};
 
+// Ranks that share one copy of the model's states: dp_shard × cp × tp, numbered as ranks are. Ep ranks in a row share experts.
+int copy_ranks(const Mesh& mesh) { return mesh.dp_shard * mesh.cp * mesh.tp; }
+
+std::vector<int> expert_group_members(const Mesh& mesh, Group group, int rank) {
+  const int in_copy = rank % copy_ranks(mesh), place = in_copy % mesh.ep;
+  const bool is_ep = group == Group::kEp;
+  const int first = is_ep ? rank - place : rank - in_copy + place, step = is_ep ? 1 : mesh.ep;
+  std::vector<int> ranks;
+  for (int i = 0; i < group_size(mesh, group); ++i) ranks.push_back(first + i * step);
+  return ranks;
+}
+
 }  // namespace
 
 std::vector<int> group_members(const Mesh& mesh, Group group, int rank) {
+  if (is_expert_group(group)) return expert_group_members(mesh, group, rank);
   std::vector<Coordinates> members = {coordinates(mesh, rank)};
   if (group == Group::kTied && (members[0].pp == 0 || members[0].pp == mesh.pp - 1)) {
     members.resize(mesh.pp > 1 ? 2 : 1, members[0]);
@@ -65,6 +78,8 @@ std::vector<int> group_members(const Mesh& mesh, Group group, int rank) {
 
 int group_size(const Mesh& mesh, Group group) {
   if (group == Group::kTied) return std::min(mesh.pp, 2);
+  if (group == Group::kEp) return mesh.ep;
+  if (group == Group::kExpertData) return copy_ranks(mesh) / mesh.ep;
   int size = 1;
   for (const MeshAxis& axis : kAxes)
     if (has_axis(group, axis.group)) size *= mesh.*axis.size;
@@ -73,6 +88,10 @@ int group_size(const Mesh& mesh, Group group) {
 
 int group_index(const Mesh& mesh, Group group, const Coordinates& at) {
   if (group == Group::kTied) return at.pp == 0 ? 0 : 1;
+  if (is_expert_group(group)) {
+    const int in_copy = (at.dp_shard * mesh.cp + at.cp) * mesh.tp + at.tp;
+    return group == Group::kEp ? in_copy % mesh.ep : in_copy / mesh.ep;
+  }
   int index = 0;
   for (const MeshAxis& axis : kAxes)
     if (has_axis(group, axis.group)) index = index * mesh.*axis.size + at.*axis.at;
@@ -84,6 +103,7 @@ Group loss_group(const Mesh& mesh) { return mesh.pp > 1 ? token_group(mesh) | Gr
 
 RankGroups::RankGroups(const Mesh& mesh, int rank) {
   for (int g = 0; g < kNumGroups; ++g) {
+    if (!is_group(g)) continue;
     members_[static_cast<size_t>(g)] = group_members(mesh, static_cast<Group>(g), rank);
     index_[static_cast<size_t>(g)] = group_index(mesh, static_cast<Group>(g), coordinates(mesh, rank));
   }
@@ -116,6 +136,8 @@ std::string name_of(Group group) {
   if (group == Group::kSelf) return "self";
   if (group == Group::kWorld) return "world";
   if (group == Group::kTied) return "first and last stage";
+  if (group == Group::kEp) return "ep";
+  if (group == Group::kExpertData) return "ranks with the same experts";
   std::string text;
   const auto add = [&](std::string_view word) { text += (text.empty() ? "" : " and ") + std::string(word); };
   const bool is_data = (static_cast<int>(group) & static_cast<int>(Group::kData)) == static_cast<int>(Group::kData);

@@ -14,7 +14,7 @@ struct Mesh {
   int dp_shard = 1;      // ranks that split parameters, gradients, optimizer state
   int cp = 1;            // context parallel
   int tp = 1;            // tensor parallel
-  int ep = 1;            // expert parallel, inside dp_shard × cp
+  int ep = 1;            // expert parallel: so many consecutive ranks of dp_shard × cp × tp share the experts of each layer
   int world() const { return pp * dp_replicate * dp_shard * cp * tp; }
   int data_parallel() const { return dp_replicate * dp_shard; }  // ranks that see different samples
   bool operator==(const Mesh&) const = default;
@@ -35,10 +35,17 @@ enum class Group : uint8_t {
   kPp = 16,
   kData = kDpReplicate | kDpShard,  // ranks that see different samples
   kWorld = 31,
-  kTied = 32  // no set of axes: the first and the last stage of a pipeline, which both have a tied embedding
+  // No sets of axes:
+  kTied = 32,       // the first and the last stage of a pipeline, which both have a tied embedding
+  kEp = 64,         // ranks that share the experts of each layer
+  kExpertData = 96  // ranks of dp_shard × cp × tp that have the same experts
 };
-inline constexpr int kNumGroups = 33;
+inline constexpr int kNumGroups = 97;
 constexpr Group operator|(Group a, Group b) { return static_cast<Group>(static_cast<int>(a) | static_cast<int>(b)); }
+inline bool is_group(int number) {
+  return number <= 32 || number == static_cast<int>(Group::kEp) || number == static_cast<int>(Group::kExpertData);
+}
+inline bool is_expert_group(Group group) { return group == Group::kEp || group == Group::kExpertData; }
 inline bool has_axis(Group group, Group axis) { return (static_cast<int>(group) & static_cast<int>(axis)) != 0; }
 
 Coordinates coordinates(const Mesh& mesh, int rank);

@@ -1,5 +1,4 @@
 #include "plan/native_file.h"
-#include "plan/frozen.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +12,9 @@
 #include "model/condition.h"
 #include "model/geometry_fields.h"
 #include "plan/context_parallel.h"
+#include "plan/expert_parallel.h"
 #include "plan/expert_rules.h"
+#include "plan/frozen.h"
 #include "plan/kernel_table.h"
 #include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
@@ -207,10 +208,9 @@ std::map<std::string, SlotShape> slots_of(const std::vector<ParameterDecl>& para
   for (const ParameterDecl& p : parameters) {
     if (p.expert > 0) continue;
     SlotShape& slot = slots[p.slot];
-    if (slot.shape.empty())
-      slot = {p.shape, p.split};
-    else
-      slot.shape[0] += "+" + p.shape[0];
+    const bool is_first = slot.shape.empty();
+    if (is_first) slot = {p.shape, p.split};
+    if (!is_first) slot.shape[0] += "+" + p.shape[0];
     if (p.expert == 0) slot.rows_each = slot.shape[0];
   }
   for (auto& [name, slot] : slots)
@@ -297,8 +297,8 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   const int tp = split.tp;
   const NativeFile::Unit& unit = unit_of(file, kind);
   program.kind = kind;
-  program.name =
-      std::string(name(kind)) + (kind == UnitKind::kBlock && layer.local && geometry.global_layer_every > 0 ? ".local" : "");
+  program.name = name(kind);
+  if (kind == UnitKind::kBlock && layer.local && geometry.global_layer_every > 0) program.name += ".local";
   if (kind == UnitKind::kBlock && !layer.experts && geometry.num_experts > 0) program.name += ".dense";
   program.prefix = unit.prefix;
   std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, layer);
@@ -309,6 +309,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     (tuned_slots.quantized().contains(p.slot) ? program.quantized_parameters
      : tuned_slots.is_frozen(p.slot)          ? program.frozen_parameters
      : tp > 1 && p.split < 0                  ? program.shared_parameters
+     : split.ep > 1 && p.expert >= 0          ? program.expert_parameters
                                               : program.parameters)
         .push_back(p);
   std::map<std::string, SlotShape> slots = slots_of(parameters);
@@ -343,7 +344,9 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
       continue;
     }
     if (split.packed) op = over_documents(std::move(op));
-    if (tp > 1)
+    if (split.ep > 1 && has_expert_rows(op))
+      add_over_experts(op, builder);
+    else if (tp > 1)
       add_split(op, builder);
     else
       builder.add(over_unpacked(op, parameters, tuned_slots.quantized(), builder));

@@ -13,6 +13,7 @@
 #include "model/approximate.h"
 #include "model/count.h"
 #include "model/rope.h"
+#include "plan/expert_parallel.h"
 #include "plan/expert_rules.h"
 #include "plan/kernel_table.h"
 #include "plan/native_file.h"
@@ -159,6 +160,7 @@ std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const T
   if (tuning.has_adapters() && split.tp > 1)
     return fmt::format("adapters with tensor parallelism over {} ranks: each has a part of the matrices that adapters stand beside",
                        split.tp);
+  if (split.ep > 1) return fmt::format("experts over {} ranks where parameters are frozen", split.ep);
   for (const Program& block : whole.blocks)
     for (const ParameterDecl& p : block.parameters)
       if (tuning.is_quantized && p.order != RowOrder::kPlain)
@@ -185,6 +187,7 @@ std::vector<std::string> saved_tensors(const NativePrograms& programs) {
 std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   const int tp = split.tp;
   if (g.num_experts > 0 && tp > 1) return fmt::format("{} experts with tensor parallelism over {} ranks", g.num_experts, tp);
+  if (const std::string problem = expert_split_problem(g, split); !problem.empty()) return problem;
   for (const auto& [what, count] : {std::pair<std::string_view, int64_t>{"heads", g.num_heads},
                                     {"key and value heads", g.num_kv_heads},
                                     {"feed-forward elements", g.feed_forward}})
@@ -256,8 +259,8 @@ Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split, co
 }
 
 ProgramSplit split_of(const Plan& plan) {
-  ProgramSplit split = {
-      plan.mesh.tp, plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather), plan.data.packing, {}};
+  ProgramSplit split = {plan.mesh.tp,      plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather),
+                        plan.data.packing, {},           plan.mesh.ep};
   if (learns_preferences(plan.train)) split.preference = plan.train.preference;
   return split;
 }
@@ -293,6 +296,8 @@ Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_
           {"k", g.experts_per_token},
           {"fe", g.expert_feed_forward},
           {"fs", g.shared_feed_forward},
+          {"ep", split.ep},
+          {"Te", most_expert_rows(g, sequences * rows, split.ep)},
           {"a", g.num_heads / tp},
           {"kv", g.num_kv_heads / tp},
           {"d", g.head_size},

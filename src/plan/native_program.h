@@ -2,8 +2,9 @@
 // B sequences, h hidden, f feed-forward, a heads, kv kv heads, d head size, rot elements of a head that are rotated, V vocabulary,
 // P learned positions; E experts, k of them per token, fe feed-forward of one, fs of the shared ones. With tensor parallelism over tp
 // ranks a, kv, f and V are one rank's share (V rounded up), and Ts = T / tp tokens are a rank's own; without, Ts = T and tp = 1. With
-// context parallelism over cp ranks T = B · S / cp tokens are one rank's, and Sr = S / cp of each sequence. R positions have a row in
-// the rotary tables. A loss adds `numbers` to the buffer of that name.
+// context parallelism over cp ranks T = B · S / cp tokens are one rank's, and Sr = S / cp of each sequence. With expert parallelism
+// over ep ranks at most Te rows come to a rank's experts. R positions have a row in the rotary tables. A loss adds `numbers` to the
+// buffer of that name.
 #pragma once
 #include <memory>
 #include <optional>
@@ -33,9 +34,10 @@ struct ProgramSplit {
   CpMethod cp_method = CpMethod::kAllGather;
   bool packed = false;  // rows hold several documents (packed_rows.h)
   std::optional<PreferencePlan> preference;
+  int ep = 1;  // ranks that share the experts of each layer (expert_parallel.h)
   bool operator==(const ProgramSplit& other) const {
     return tp == other.tp && cp == other.cp && packed == other.packed && (cp == 1 || cp_method == other.cp_method) &&
-           preference == other.preference;
+           preference == other.preference && ep == other.ep;
   }
 };
 ProgramSplit split_of(const Plan& plan);

@@ -10,6 +10,7 @@
 #include "model/rope.h"
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
+#include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
 #include "plan/native_program.h"
 #include "plan/optimizer.h"
@@ -65,7 +66,8 @@ Diagnostics check_sizes(const Plan& p) {
   require(p.train.global_batch == p.micro_batch * p.gradient_accumulation * m.data_parallel(), code::kBatchIndivisible,
           fmt::format("global batch {} is not micro-batch {} × accumulation {} × {} data-parallel ranks", p.train.global_batch,
                       p.micro_batch, p.gradient_accumulation, m.data_parallel()));
-  require(p.strategy.sharding != Sharding::kDdp || m.dp_shard == 1, code::kMeshInvalid,
+  const bool shares_experts = is_native(p) && m.ep > 1;  // then check_expert_parallel() says it
+  require(p.strategy.sharding != Sharding::kDdp || m.dp_shard == 1 || shares_experts, code::kMeshInvalid,
           fmt::format("ddp shards nothing, the mesh has dp_shard {}", m.dp_shard));
   require(p.strategy.reshard_after_forward || p.strategy.sharding == Sharding::kZero3, code::kConflict,
           fmt::format("reshard_after_forward: false is legal with zero3 only, sharding is {}", name(p.strategy.sharding)));
@@ -111,8 +113,7 @@ Diagnostics check_bundled(const Plan& p) {
   append(out, check_native_kernels(p.model, p.hardware.accelerator, p.precision.compute));
   require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
           fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
-  require(m.ep == 1, code::kUnsupportedFeature,
-          fmt::format("the native trainer runs data, tensor, pipeline and context parallelism, the mesh has ep {}", m.ep));
+  append(out, check_expert_parallel(p));
   append(out, check_pipeline(p));
   const std::string uncut = cut_problem(p.train.sequence_length, m.cp);
   require(uncut.empty(), code::kMeshInvalid, uncut,

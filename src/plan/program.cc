@@ -47,6 +47,7 @@ class Deriver {
     out_.num_own_slots = add_slots(program.parameters, SlotHome::kOwn);
     for (const std::string& slot : program.borrowed_slots) add_slot(slot, SlotHome::kEmbedding);
     add_slots(program.shared_parameters, SlotHome::kShared);
+    add_slots(program.expert_parameters, SlotHome::kExperts);
     add_slots(program.frozen_parameters, SlotHome::kFrozen);
     for (const std::string& slot : program.borrowed_frozen_slots) add_slot(slot, SlotHome::kFrozenEmbedding);
     add_slots(program.quantized_parameters, SlotHome::kQuantized);
@@ -287,6 +288,7 @@ std::string_view name(UnitKind kind) {
     case UnitKind::kBlock: return "block";
     case UnitKind::kHead: return "head";
     case UnitKind::kShared: return "shared";
+    case UnitKind::kExperts: return "experts";
     case UnitKind::kFrozen: return "frozen";
   }
   return "?";

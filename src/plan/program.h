@@ -34,6 +34,9 @@ enum class OpKind {
   kWait
 };
 
+// Kernels of rows on their way to the ranks that have their experts, and back (expert_parallel.h).
+inline constexpr std::string_view kDispatchRows = "dispatch_rows", kCollectRows = "collect_rows";
+
 inline bool is_communication(OpKind kind) { return kind >= OpKind::kAllGather; }
 
 struct TensorDecl {
@@ -109,16 +112,17 @@ struct Op {
   OpAttributes attributes;
 };
 
-enum class UnitKind { kEmbedding, kBlock, kHead, kShared, kFrozen };  // the last two have parameters and no program (layout.h)
+enum class UnitKind { kEmbedding, kBlock, kHead, kShared, kExperts, kFrozen };  // the last three have no program (layout.h)
 std::string_view name(UnitKind kind);
 
 struct Program {
   UnitKind kind = UnitKind::kBlock;
-  std::string name;                                 // "block"; "block.local" where a model's layers are not all alike
-  std::string prefix;                               // of parameter names; {layer} stands for the layer's number
-  std::vector<ParameterDecl> parameters;            // of this unit; a tied head has none for its matrix
-  std::vector<ParameterDecl> shared_parameters;     // with tensor parallelism: those that are not split, which lie in the shared unit
-  std::vector<ParameterDecl> frozen_parameters;     // those that have no gradient: they lie in the unit's frozen one
+  std::string name;                              // "block"; "block.local" where a model's layers are not all alike
+  std::string prefix;                            // of parameter names; {layer} stands for the layer's number
+  std::vector<ParameterDecl> parameters;         // of this unit; a tied head has none for its matrix
+  std::vector<ParameterDecl> shared_parameters;  // with tensor parallelism: those that are not split, which lie in the shared unit
+  std::vector<ParameterDecl> expert_parameters;  // with expert parallelism: those of experts, which lie in the unit's own expert unit
+  std::vector<ParameterDecl> frozen_parameters;  // those that have no gradient: they lie in the unit's frozen one
   std::vector<ParameterDecl> quantized_parameters;  // of them those that are held as nf4, each a slot of its own
   std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
   std::vector<std::string> borrowed_frozen_slots;  // the same of the frozen unit of unit 0
@@ -145,16 +149,18 @@ struct OpInstance {
   bool recomputed = false;
   std::vector<Operand> reads, writes;
 };
-// Of a communication op other than a kShift or its kWait: the operand that has the rows of all ranks.
+// Of a communication op other than a kShift or its kWait: the operand that has the rows of all ranks; of rows that travel to experts
+// or back, those of this rank's tokens, for the other has room for the most that can come.
 inline const Operand& all_rows(const OpInstance& op) {
-  return op.op->kind == OpKind::kAllGather ? op.writes.front() : op.reads.front();
+  const bool writes_them = op.op->kind == OpKind::kAllGather || op.op->kernel == kCollectRows;
+  return writes_them ? op.writes.front() : op.reads.front();
 }
 struct TensorInstance {
   std::string name;  // "h1", "h1.r"
   const TensorDecl* decl = nullptr;
 };
 // The unit that has a slot of a program, seen from the program's own.
-enum class SlotHome { kOwn, kEmbedding, kShared, kFrozen, kFrozenEmbedding, kQuantized, kReference, kReferenceEmbedding };
+enum class SlotHome { kOwn, kEmbedding, kShared, kExperts, kFrozen, kFrozenEmbedding, kQuantized, kReference, kReferenceEmbedding };
 
 struct ProgramVariant {
   const Program* program = nullptr;

@@ -43,6 +43,7 @@ int slot_unit(const Schedule& s, const ProgramVariant& v, int unit, int slot) {
     case SlotHome::kOwn: return unit;
     case SlotHome::kEmbedding: return 0;
     case SlotHome::kShared: return s.layout->shared_unit();
+    case SlotHome::kExperts: return s.layout->expert_unit(unit);
     case SlotHome::kFrozen: return s.layout->frozen_unit(unit);
     case SlotHome::kFrozenEmbedding: return s.layout->frozen_unit(0);
     case SlotHome::kQuantized: return s.layout->quantized_unit(unit);
@@ -120,7 +121,8 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op, 
     touched.push_back(touched[static_cast<size_t>(known)]);
     for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients}) {
       if (units->erase(known) > 0) units->insert(u);
-      for (const std::vector<int>* beside : {&s.layout->frozen_units, &s.layout->quantized_units, &s.layout->reference_units}) {
+      for (const std::vector<int>* beside :
+           {&s.layout->expert_units, &s.layout->frozen_units, &s.layout->quantized_units, &s.layout->reference_units}) {
         const int of_known = (*beside)[static_cast<size_t>(known)];
         if (of_known >= 0 && units->erase(of_known) > 0) units->insert((*beside)[static_cast<size_t>(u)]);
       }
@@ -168,9 +170,14 @@ int peer_stage(const Schedule& s, Stream stream) { return peer_stage(s.layout->s
 
 Group exchange_group(const ProgramVariant& variant) {
   Group group = Group::kSelf;
-  for (const Op& op : variant.program->forward)
-    if (is_communication(op.kind)) group = group | op.group;
-  return group;
+  bool over_ep = false;
+  for (const Op& op : variant.program->forward) {
+    if (!is_communication(op.kind)) continue;
+    over_ep = over_ep || op.group == Group::kEp;
+    if (op.group != Group::kEp) group = group | op.group;
+  }
+  if (!over_ep) return group;
+  return group == Group::kSelf ? Group::kEp : group | Group::kDpShard;  // who shares experts or sequences is among these
 }
 
 int64_t num_bytes(const std::vector<int64_t>& shape, Dtype dtype) {

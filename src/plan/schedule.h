@@ -217,7 +217,7 @@ bool carries_activations(Stream stream);
 // The stage at the other end of a stream of transfers. After the last stage comes the first, with its next chunk.
 int peer_stage(int stage, int stages, Stream stream);
 int peer_stage(const Schedule& schedule, Stream stream);
-// The ranks that a program exchanges data with while it runs: all axes that its ops do so over; kSelf: none.
+// The ranks that a program exchanges data with while it runs: all axes that its ops do so over, or more; kSelf: none.
 Group exchange_group(const ProgramVariant& variant);
 
 int64_t num_bytes(const std::vector<int64_t>& shape, Dtype dtype);  // of kNf4Double: of the matrix's record

@@ -45,14 +45,16 @@ std::string unit_text(const Schedule& s, int unit) {
   if (unit < 0) return "";
   const UnitKind kind = s.layout->units[unit].kind;
   if (kind == UnitKind::kBlock) return fmt::format("block {}", unit - 1);
-  if (kind == UnitKind::kFrozen) {  // of that unit
+  if (kind == UnitKind::kFrozen || kind == UnitKind::kExperts) {  // of that unit
     const UnitLayout& u = s.layout->units[unit];
-    const std::vector<int>& all = u.is_quantized   ? s.layout->quantized_units
+    const std::vector<int>& all = !u.is_frozen     ? s.layout->expert_units
+                                  : u.is_quantized ? s.layout->quantized_units
                                   : u.is_reference ? s.layout->reference_units
                                                    : s.layout->frozen_units;
     const auto of = static_cast<int>(std::find(all.begin(), all.end(), unit) - all.begin());
     return fmt::format("{} {}",
-                       u.is_quantized   ? "nf4"
+                       !u.is_frozen     ? "experts"
+                       : u.is_quantized ? "nf4"
                        : u.is_reference ? "reference"
                                         : "frozen",
                        unit_text(s, of).substr(0, 5) == "block" ? std::to_string(of - 1) : unit_text(s, of));
@@ -147,7 +149,7 @@ std::string canonical_text(const Schedule& s) {
     out += " w";
     for (const View& v : t.writes) view(v);
     if (t.program_op != nullptr) out += attributes_text(t.program_op->attributes);
-    if (t.program_op != nullptr && has_axis(t.program_op->group, Group::kCp))
+    if (t.program_op != nullptr && (has_axis(t.program_op->group, Group::kCp) || t.program_op->group == Group::kEp))
       out += fmt::format(" over {}", name(t.program_op->group));
     out += "\n";
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "plan/layout_cache.h"
 #include "plan/pipeline.h"
 
 namespace distsetup {
@@ -22,16 +23,16 @@ ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage) : plan_
 namespace {
 
 // Rows that a block gathers from other ranks are not kept for backward, which gathers them again; nor are keys and values on their way
-// there. Where heads are exchanged, what comes from a tensor that is dropped is dropped with it, and all that attention leaves is or
-// nothing.
+// there. How many rows go to which expert is kept. Where heads are exchanged, what comes from a tensor that is dropped is dropped with
+// it, and all that attention leaves is or nothing.
 std::set<std::string> with_gathered(std::set<std::string> dropped, const Program& program) {
   const auto is_dropped = [&](const std::vector<std::string>& names) {
     return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return dropped.contains(n); });
   };
   for (const Op& op : program.forward) {
     const bool moves = op.kind == OpKind::kCopy || op.kind == OpKind::kAllToAll;
-    const bool drops = op.kind == OpKind::kAllGather || op.kernel.starts_with("kv_") || (moves && is_dropped(op.reads)) ||
-                       (op.kernel.starts_with("attention_whole") && is_dropped(op.writes));
+    const bool drops = (op.kind == OpKind::kAllGather && op.group != Group::kEp) || op.kernel.starts_with("kv_") ||
+                       (moves && is_dropped(op.reads)) || (op.kernel.starts_with("attention_whole") && is_dropped(op.writes));
     if (drops) dropped.insert(op.writes[0]);
   }
   return dropped;

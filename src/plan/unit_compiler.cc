@@ -23,7 +23,7 @@ namespace distsetup {
 UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
     : ScheduleWriter(plan, phase, stage),
       on_host_(has_host_optimizer(plan)),
-      keeps_sum_(group_size(plan.mesh, s_.layout->replica_group) > 1) {
+      keeps_sum_(group_size(plan.mesh, s_.layout->replica_group) > 1) {  // of experts: no plan has these on the host
   const bool f32 = s_.compute == Dtype::kF32, whole = group_size(plan.mesh, s_.layout->shard_group) == 1;
   if (whole && f32 && !on_host_)
     source_ = ParameterSource::kMaster;
@@ -292,10 +292,10 @@ void UnitCompiler::gradient_is_summed(int u, bool adds) {
 }
 
 int UnitCompiler::reduce_replicas(int u) {
-  if (!keeps_sum_) return -1;
+  if (group_size(plan_.mesh, unit(u).replica_group) == 1) return -1;
   Instruction& i = emit(InstructionOp::kAllReduce, u);
   i.bucket = u;
-  i.group = s_.layout->replica_group;
+  i.group = unit(u).replica_group;
   i.bytes = unit(u).shard_numel * 4;
   i.dtype = Dtype::kF32;
   i.stream = Stream::kReduce;

@@ -32,6 +32,7 @@ class UnitCompiler : protected ScheduleWriter {
 
   int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
   bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
+  bool is_expert(int u) const { return unit(u).kind == UnitKind::kExperts; }
   bool is_frozen(int u) const { return unit(u).is_frozen; }
   bool is_empty(int u) const { return unit(u).numel == 0; }  // a tied head, where norms are shared
 
@@ -69,9 +70,15 @@ class UnitCompiler : protected ScheduleWriter {
   int shards(int u) const { return unit(u).shard_ranks; }
   ParameterSource source(int u) const {
     if (is_frozen(u)) return shards(u) > 1 ? ParameterSource::kGather : ParameterSource::kFrozen;
-    return is_shared(u) ? ParameterSource::kReplica : source_;
+    if (is_shared(u)) return ParameterSource::kReplica;
+    const bool is_whole = is_expert(u) && shards(u) == 1 && source_ == ParameterSource::kGather && s_.compute == Dtype::kF32;
+    return is_whole ? ParameterSource::kMaster : source_;
   }
-  GradientPath path(int u) const { return is_shared(u) ? GradientPath::kReduce : path_; }
+  GradientPath path(int u) const {
+    if (is_shared(u)) return GradientPath::kReduce;
+    if (!is_expert(u) || shards(u) > 1) return path_;
+    return s_.compute == Dtype::kF32 ? GradientPath::kDirect : GradientPath::kStaged;
+  }
   int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
   int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * size_bytes(gathered_dtype(u)); }
   int frozen_shard(int u) const { return unit(u).is_quantized ? quantized_ : frozen_; }

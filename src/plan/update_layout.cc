@@ -31,7 +31,7 @@ std::vector<MuonRange> all_ranges(const Layout& layout, const Coordinates& at) {
     const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
     int64_t rest = room;
     for (const Parameter& p : unit.parameters) {
-      const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);
+      const auto [begin, end] = owned_part(layout, unit, p, at);
       if (begin >= end) continue;
       const bool is_hidden = is_hidden_matrix(unit.kind, p);
       const int64_t from = unit.shard_offset + begin - own.begin;
@@ -146,7 +146,8 @@ std::vector<StatePiece> state_pieces(const Layout& layout, std::string_view stat
     const std::string suffix = "." + (is_adamw ? "exp_avg" : std::string(state));
     for (Box box : boxes_of(layout, unit, *range.parameter, at)) {
       if (scope == StateScope::kRest) box.shard_offset += range.rest_begin - range.begin;
-      out.push_back({range.parameter->name, suffix, range.parameter->full_shape, std::move(box), unit.is_copy});
+      out.push_back(
+          {range.parameter->name, suffix, range.parameter->full_shape, std::move(box), is_copy_of_another(layout, unit, at)});
     }
   }
   return out;

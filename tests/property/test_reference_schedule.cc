@@ -5,6 +5,7 @@
 
 #include "plan/check_job.h"
 #include "plan/expand.h"
+#include "plan/layout_cache.h"
 #include "plan/reference.h"
 #include "support/broken_lists_property.h"
 #include "support/property.h"

@@ -2,7 +2,10 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 #include <random>
+#include <set>
+#include <utility>
 
 #include "base/digest.h"
 #include "base/json.h"
@@ -240,12 +243,13 @@ TEST_CASE("what a search has simulated before changes nothing in a simulation") 
   }
 }
 
-TEST_CASE("search finds what brute force finds") {
-  INFO("DISTSETUP_SEED=" << test_seed());
-  std::mt19937_64 random(test_seed() + 1);
+namespace {
+
+// How many of the problems have a plan that fits.
+int compare_with_brute_force(std::mt19937_64& random, int num_problems, const std::function<Problem(std::mt19937_64&)>& problem) {
   int fitting = 0;
-  for (int i = 0; i < 24; ++i) {
-    Problem p = random_problem(random);
+  for (int i = 0; i < num_problems; ++i) {
+    Problem p = problem(random);
     set_memory(p, random);
     INFO("problem " << i);
     const int nodes = p.node_counts.front();
@@ -274,7 +278,45 @@ TEST_CASE("search finds what brute force finds") {
     CHECK(found.answer().verdict == all[best].verdict);
     CHECK(found.answer().choice == all[best].choice);
   }
-  CHECK(fitting > 4);
+  return fitting;
+}
+
+// With experts, which ranks may share.
+Problem random_expert_problem(std::mt19937_64& random) {
+  Problem p = random_problem(random);
+  Geometry& g = p.base.model;
+  g.family = "mixtral";
+  g.num_experts = 4, g.experts_per_token = 2, g.expert_feed_forward = g.feed_forward, g.router_normalized = true;
+  p.base.hardware.accelerator = Accelerator::kCpu;
+  p.base.hardware.rates = {};
+  p.base.hardware.context_bytes = 0;
+  p.base.hardware.gpus_per_node = 4;
+  p.base.train.optimizer = "adamw";
+  p.base.train.method = "pretrain";
+  p.global_batch = 4 * p.node_counts.front() * 2;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("search finds what brute force finds") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 1);
+  CHECK(compare_with_brute_force(random, 24, random_problem) > 4);
+}
+
+TEST_CASE("search finds what brute force finds where ranks may share experts, and lets them") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 5);
+  CHECK(compare_with_brute_force(random, 6, random_expert_problem) > 1);
+  const Problem p = random_expert_problem(random);
+  std::set<std::pair<Sharding, int>> seen;
+  for (const Choice& c : legal_choices(p, p.node_counts.front())) {
+    seen.insert({c.sharding, c.ep});
+    CHECK(!has_error(validate(plan_of(p, p.node_counts.front(), c, Weight::kFull))));
+  }
+  for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3})
+    for (const int ep : {1, 2, 4}) CHECK(seen.contains({sharding, ep}));
 }
 
 TEST_CASE("more memory never makes a feasible problem infeasible, nor slower by more than a tie") {

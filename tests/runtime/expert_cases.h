@@ -1,7 +1,9 @@
 // Tiny mixtures of experts.
 #pragma once
+#include <stdexcept>
 #include <string>
 
+#include "base/embedded.h"
 #include "runtime/tiny.h"
 
 namespace distsetup::tiny {
@@ -28,6 +30,20 @@ inline Geometry expert_geometry(const std::string& which) {
     g.router_groups = 3, g.router_groups_chosen = 2;
     g.num_shared_experts = 1, g.shared_feed_forward = g.expert_feed_forward;
   }
+  return g;
+}
+
+// Every token goes to the first expert: a router of zeros never leaves a tie, of which the first expert is the one that is taken, and
+// the weight of a single expert has no gradient.
+inline Geometry adversarial_geometry() {
+  Geometry g = expert_geometry("mixtral");
+  g.experts_per_token = 1;
+  for (const EmbeddedFile& file : embedded_files())
+    if (file.path == "presets/programs/native/mixtral.yaml") g.native_program = file.text;
+  const std::string router = "slot: wg, shape: [E, h]";
+  const size_t at = g.native_program.find(router);
+  if (at == std::string::npos) throw std::logic_error("mixtral.yaml has no router");
+  g.native_program.insert(at + router.size(), ", init: zeros");
   return g;
 }
 

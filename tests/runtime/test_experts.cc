@@ -3,7 +3,6 @@
 #include <mutex>
 #include <string>
 
-#include "base/embedded.h"
 #include "runtime/as_one_rank.h"
 #include "runtime/engine/threads.h"
 #include "runtime/expert_cases.h"
@@ -15,20 +14,6 @@ namespace distsetup {
 namespace {
 
 using namespace tiny;
-
-// Every token goes to the first expert: a router of zeros never leaves a tie, of which the first expert is the one that is taken, and
-// the weight of a single expert has no gradient.
-Geometry adversarial_geometry() {
-  Geometry g = expert_geometry("mixtral");
-  g.experts_per_token = 1;
-  for (const EmbeddedFile& file : embedded_files())
-    if (file.path == "presets/programs/native/mixtral.yaml") g.native_program = file.text;
-  const std::string router = "slot: wg, shape: [E, h]";
-  const size_t at = g.native_program.find(router);
-  REQUIRE(at != std::string::npos);
-  g.native_program.insert(at + router.size(), ", init: zeros");
-  return g;
-}
 
 struct ExpertStrategy {
   std::string name;

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "runtime/checkpoint/load_weights.h"
+#include "runtime/expert_cases.h"
 #include "runtime/family_cases.h"
 #include "support/published_folder.h"
 #include "support/temporary_directory.h"
@@ -35,6 +36,9 @@ std::vector<MeshCase> meshes() {
           {{.cp = 2}, Sharding::kZero3},
           {{.tp = 2}, Sharding::kDdp},
           {{.dp_shard = 2, .tp = 2}, Sharding::kZero3},
+          {{.dp_shard = 2, .ep = 2}, Sharding::kZero3},
+          {{.dp_replicate = 2, .dp_shard = 4, .ep = 2}, Sharding::kZero1},
+          {{.dp_shard = 2, .ep = 2}, Sharding::kDdp},
           {{.pp = 2}, Sharding::kDdp},
           {{.pp = 2, .dp_shard = 3, .tp = 2}, Sharding::kZero3}};
 }
@@ -58,7 +62,8 @@ struct RankState {
     for (const UnitLayout& unit : layout.units) {
       const ElementRange range = owned_range(unit, shard_index(layout, unit, at));
       for (const Parameter& p : unit.parameters) {
-        for (int64_t i = std::max(range.begin, p.offset); i < std::min(range.end, p.offset + p.numel); ++i) {
+        const ElementRange part = owned_part(layout, unit, p, at);
+        for (int64_t i = part.begin; i < part.end; ++i) {
           const int64_t element = full_element(p, at.tp, i - p.offset);
           if (element < 0) continue;
           expected[size_t(unit.shard_offset + i - range.begin)] =
@@ -75,6 +80,7 @@ struct RankState {
 
 std::vector<tiny::FamilyCase> all_families() {
   std::vector<tiny::FamilyCase> out = tiny::families();
+  for (const std::string experts : {"mixtral", "qwen2", "glm4"}) out.push_back({experts, tiny::expert_geometry(experts)});
   Geometry g = tiny::of("llama");
   g.qkv_bias = g.mlp_bias = true;
   out.push_back({"llama", g});
@@ -112,7 +118,7 @@ TEST_CASE("weights: every family, type and mesh gets the files' values, and padd
       REQUIRE(read.ok());
       REQUIRE(read->plan.files.size() == num_files);
       for (const MeshCase& mesh : meshes()) {
-        if (has_error(check_native(family.geometry, {.tp = mesh.mesh.tp}))) continue;
+        if (has_error(check_native(family.geometry, {.tp = mesh.mesh.tp, .ep = mesh.mesh.ep}))) continue;
         ++num_meshes;
         int64_t wrong = 0, seen = 0;
         for (int r = 0; r < mesh.mesh.world(); ++r) {

@@ -37,7 +37,7 @@ inline Geometry odd_geometry() {
 struct TinyOptions {
   Geometry geometry = odd_geometry();
   Sharding sharding = Sharding::kDdp;
-  int replicate = 1, shard = 1, tp = 1, cp = 1, pp = 1, chunks = 1;
+  int replicate = 1, shard = 1, tp = 1, cp = 1, pp = 1, chunks = 1, ep = 1;
   CpMethod cp_method = CpMethod::kAllGather;
   Recompute recompute = Recompute::kNone;
   int64_t accumulation = 1;
@@ -73,6 +73,7 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.mesh.cp = o.cp;
   p.strategy.cp_method = name(o.cp_method);
   p.mesh.pp = o.pp;
+  p.mesh.ep = o.ep;
   p.strategy.virtual_stages = o.chunks;
   p.strategy.sequence_parallel = o.tp > 1;
   p.hardware.gpus_per_node = p.mesh.world();

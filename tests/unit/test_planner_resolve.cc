@@ -99,11 +99,11 @@ TEST_CASE("contradictions are refused with both sides") {
 }
 
 TEST_CASE("what the bundled trainer does not run is refused by name") {
-  for (const auto& [flag, value] :
-       Flags{{"ep", "2"}, {"offload-optimizer", "nvme"}, {"offload-param", "host"}, {"offload-activations", "nvme"}}) {
+  for (const auto& [flag, value] : Flags{{"offload-optimizer", "nvme"}, {"offload-param", "host"}, {"offload-activations", "nvme"}}) {
     INFO(flag);
     CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {flag, value}}) == code::kUnsupportedFeature);
   }
+  CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {"ep", "2"}}) == code::kMeshInvalid);       // it has no experts
   CHECK(first_code({{"model", "qwen3_30b_a3b"}, {"trainer", "native"}}) == code::kUnsupportedFeature);  // on GPUs
   CHECK(first_code({{"model", "8B"}, {"gpu", "v100_sxm_32"}}) == code::kUnsupportedFeature);            // no bf16
   CHECK(problem_of({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"precision", "fp32"}}).ok());

@@ -71,18 +71,28 @@ class OpTimes {
     return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).back());
   }
 
+  // Rows of experts that several ranks share have room for the most that can come; as many come as go where all experts are asked
+  // alike.
+  double share_that_comes(const Operand& o) const {
+    const std::vector<std::string>& shape = v_.tensors[static_cast<size_t>(o.index)].decl->shape;
+    return shape.empty() || shape[0] != "Te" ? 1 : symbol("T") * symbol("k") / symbol("Te");
+  }
+
   // Every byte an op reads and writes: a lookup reads T rows of its table, counted as what it writes. A gather copies what this rank
   // sends, an exchange what it keeps; a reduction adds what has come, its own part, and what it adds to.
   double bytes(const OpInstance& op) const {
     double bytes = 0;
     if (op.op->kind == OpKind::kAllGather) return 2 * static_cast<double>(tensor_bytes(op.reads.front()));
-    if (op.op->kind == OpKind::kAllToAll) return 2 * static_cast<double>(tensor_bytes(op.reads.front()) / symbols_.at("cp"));
+    if (op.op->kind == OpKind::kAllToAll) {
+      const int64_t ranks = symbols_.at(op.op->group == Group::kEp ? "ep" : "cp");
+      return 2 * static_cast<double>(tensor_bytes(all_rows(op)) / ranks);
+    }
     if (op.op->kind == OpKind::kReduceScatter)
       return static_cast<double>(tensor_bytes(op.writes.back()) +
                                  (1 + static_cast<int64_t>(op.reads.size())) * tensor_bytes(op.writes.front()));
     const auto count = [&](const Operand& o) {
       const auto index = static_cast<size_t>(o.index);
-      if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(tensor_bytes(o));
+      if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(tensor_bytes(o)) * share_that_comes(o);
       const bool rows_only = op.op->kind == OpKind::kEmbedding && o.kind == Operand::Kind::kParameter;
       if ((o.kind == Operand::Kind::kParameter && !rows_only) || o.kind == Operand::Kind::kGradient)
         bytes +=
@@ -105,8 +115,8 @@ class OpTimes {
   // second.
   double grouped_s(const OpInstance& op) const {
     const Operand& other = op.writes.front().kind == Operand::Kind::kGradient ? op.reads[1] : op.writes.front();
-    return grouped_gemm_s(constants_.gemm, symbol("E"), symbol("T") * symbol("k"), columns(other), columns(op.reads.front()),
-                          element_bytes(), constants_.grouped_share);
+    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("T") * symbol("k"), columns(other),
+                          columns(op.reads.front()), element_bytes(), constants_.grouped_share);
   }
 
   bool reads_logits(const OpInstance& op) const {

@@ -9,7 +9,9 @@
 #include "plan/compile_pipeline.h"
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
+#include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
+#include "plan/layout_cache.h"
 #include "plan/optimizer.h"
 #include "planner/native/packed_memory.h"
 #include "planner/native/pipeline_time.h"
@@ -28,7 +30,7 @@ int64_t own_tokens(const Plan& plan) {
 // Ranks that run a program together.
 SimulationCache::SplitKey split_key(const Plan& plan) {
   const ProgramSplit split = split_of(plan);
-  return {split.tp, split.cp, split.cp == 1 ? 0 : static_cast<int>(split.cp_method)};
+  return {split.tp, split.cp, split.cp == 1 ? 0 : static_cast<int>(split.cp_method), split.ep};
 }
 // That split the states of a tensor-parallel rank.
 int64_t state_shards(const Plan& plan) { return group_size(plan.mesh, shard_group(plan.mesh, plan.strategy.sharding)); }
@@ -143,7 +145,9 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
       {static_cast<int>(plan.recompute.policy), plan.recompute.every_k, split_key(plan), own_tokens(plan)});
   if (fresh) it->second = compute_of(plan, cache);
   const SimulationCache::ComputeCost& c = it->second;
-  const auto parameters = static_cast<double>(parameter_numbers(plan).trained);
+  const bool shards_nothing = plan.strategy.sharding == Sharding::kDdp;  // but experts, perhaps
+  const int64_t trained = parameter_numbers(plan).trained;
+  const auto parameters = static_cast<double>(shards_nothing ? parameters_of_rank(plan.model, trained, plan.mesh.ep) : trained);
   const double shard = parameters / static_cast<double>(state_shards(plan) * plan.mesh.tp * plan.mesh.pp);
   const double update_bytes = update_bytes_per_parameter(plan.train) + kNormBytesPerParameter;
   // Of a pipeline the mean of its stages, without what they keep.
@@ -210,7 +214,10 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parts = int64_t{plan.mesh.tp} * plan.mesh.pp;  // the largest stage has the mean at least
   const ParameterNumbers all = parameter_numbers(plan);
-  const int64_t parameters = (all.trained + parts - 1) / parts, frozen = (all.frozen - all.quantized) / parts;
+  const bool shards_nothing = plan.strategy.sharding == Sharding::kDdp;  // but experts, perhaps
+  const int64_t held = parameters_of_rank(plan.model, all.trained, plan.mesh.ep);
+  const int64_t whole = (held + parts - 1) / parts, frozen = (all.frozen - all.quantized) / parts;
+  const int64_t parameters = shards_nothing ? whole : (all.trained + parts - 1) / parts;
   const auto records = static_cast<int64_t>(bytes_of(Dtype::kNf4Double) * static_cast<double>(all.quantized)) / parts;
   const int64_t shards = state_shards(plan);
   const int64_t element = size_bytes(plan.precision.compute);
@@ -219,9 +226,9 @@ int64_t states_bound_bytes(const Plan& plan) {
   const bool is_on_host = has_host_optimizer(plan), uses_master = shards == 1 && element == 4 && !is_on_host;
   int64_t bytes =
       is_on_host ? split(gathers ? element * parameters : 0) : split(8 * parameters + optimizer_bytes(plan.train, parameters));
-  if (!gathers && !uses_master) bytes += element * parameters;
-  const int64_t held = element * (frozen + all.reference / parts) + records;
-  bytes += gathers ? held / shards : held;
+  if (!gathers && !uses_master) bytes += element * whole;
+  const int64_t frozen_bytes = element * (frozen + all.reference / parts) + records;
+  bytes += gathers ? frozen_bytes / shards : frozen_bytes;
   return bytes;
 }
 

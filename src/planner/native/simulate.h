@@ -25,7 +25,7 @@ struct SimulationCache {
     ProgramTime time;
     VariantProfile live;
   };
-  using SplitKey = std::tuple<int, int, int>;  // tp, cp and its method
+  using SplitKey = std::tuple<int, int, int, int>;  // tp, cp and its method, ep
   // Stages, chunks of each, which, and tokens of a micro-batch: what lives as long as the step is of a stage's list alone.
   using StageKey = std::tuple<int, int, int, int64_t>;
   // What a list depends on.

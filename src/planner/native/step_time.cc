@@ -34,7 +34,9 @@ NodeSpan span_of(const Plan& plan, Group group) {
   // How far apart its ranks are: tp ranks lie next to each other, then those of cp.
   const Mesh& m = plan.mesh;
   const int stage = m.dp_replicate * m.dp_shard * m.cp * m.tp;
-  const int stride = group == Group::kPp                ? stage
+  const int stride = group == Group::kEp                ? 1
+                     : group == Group::kExpertData      ? m.ep
+                     : group == Group::kPp              ? stage
                      : group == Group::kTied            ? (m.pp - 1) * stage
                      : has_axis(group, Group::kTp)      ? 1
                      : has_axis(group, Group::kCp)      ? m.tp

@@ -1,5 +1,5 @@
 #include "planner/report/preview.h"
-#include "plan/layout.h"
+#include "plan/layout_cache.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

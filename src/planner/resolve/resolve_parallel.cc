@@ -8,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "plan/compile_pipeline.h"
+#include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
 #include "plan/native_program.h"
 
@@ -151,6 +152,26 @@ void move_together(Resolving& r, OffloadPlan& o) {
   r.problem.base.assumptions.push_back("optimizer state on the host: FSDP moves it with the parameters");
 }
 
+// What the bundled trainer has not beside the experts that ranks share.
+void refuse_shared_experts(Resolving& r, const Tuning& tuning) {
+  const int ep = r.problem.ep;
+  if (ep <= 1 || r.problem.base.model.num_experts % ep != 0) return;  // check_parallel() says that
+  const auto say = [&r](const Diagnostics& found) {
+    for (const Diagnostic& d : found)
+      if (d.severity == Severity::kError) r.fail(code::kUnsupportedFeature, "parallel.ep", d.message, d.help);
+  };
+  Plan plan;  // for this alone
+  plan.mesh.pp = std::max(r.problem.pp, 1);
+  plan.mesh.dp_shard = plan.mesh.ep = ep;
+  plan.strategy.sharding = Sharding::kZero1;
+  plan.train.optimizer = r.plan().train.optimizer;
+  say(check_native(r.problem.base.model, {.ep = ep}, tuning));
+  say(check_expert_parallel(plan));
+  if (learns_preferences(r.plan().train))
+    r.fail(code::kUnsupportedFeature, "parallel.ep",
+           fmt::format("the native trainer does not learn from pairs with experts over {} ranks", ep), "--ep 1");
+}
+
 // Sizes that ranks do not divide are every trainer's; check_parallel() says those.
 void refuse_what_cannot_be_split(Resolving& r) {
   const Tuning tuning = tuning_of(r.plan().train);
@@ -170,6 +191,7 @@ void refuse_what_cannot_be_split(Resolving& r) {
     for (const Diagnostic& d : check_pipeline(plan))
       r.fail(code::kUnsupportedFeature, chunks > 1 ? "parallel.virtual_stages" : "parallel.pp", d.message, d.help);
   }
+  refuse_shared_experts(r, tuning);
   const int tp = r.problem.tp;
   if (tp <= 1 || !uneven_over_tensor_ranks(r.problem.base.model, tp, KvHeads::kSplit).empty()) return;
   for (const Diagnostic& d : check_native(r.problem.base.model, {.tp = tp}, tuning))

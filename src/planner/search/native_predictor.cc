@@ -11,7 +11,9 @@
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "model/count.h"
+#include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
+#include "plan/layout_cache.h"
 #include "plan/optimizer.h"
 #include "plan/update_layout.h"
 #include "planner/native/simulate.h"
@@ -191,6 +193,15 @@ class NativePredictor final : public Predictor {
       plan.reasons.push_back(fmt::format("mesh: context parallel over {} {}s: {} of the {} tokens of each sequence on each", c.cp,
                                          rank, format_count(plan.train.sequence_length / c.cp),
                                          format_count(plan.train.sequence_length)));
+    if (c.ep > 1) {
+      const Geometry& g = plan.model;
+      const int64_t own = c.micro_batch * plan.train.sequence_length / c.cp;
+      plan.reasons.push_back(
+          fmt::format("mesh: {} {}s share the experts of each layer, {} of {} on each; rows travel to them, and there is room for all "
+                      "that can come: ep {} × {} tokens × {} = {} rows",
+                      c.ep, rank, g.num_experts / c.ep, g.num_experts, c.ep, format_count(own),
+                      std::min(g.experts_per_token, g.num_experts / c.ep), format_count(most_expert_rows(g, own, c.ep))));
+    }
     if (p_.global_batch > 0 || p_.global_batch_tokens == 0) return;
     const int64_t tokens = tokens_per_step(plan);
     if (tokens == p_.global_batch_tokens) return;

@@ -65,6 +65,13 @@ class Space {
            (can_have_stages(g_) && tuning_of(p_.base.train).trains_all() && !runs_reference(p_.base.train));
   }
 
+  // Whether the bundled trainer, if it is the one, may let ranks share experts beside these axes.
+  bool bundled_shares_experts(const Choice& c, int ep) const {
+    if (!is_native(p_.base)) return true;
+    return c.pp == 1 && c.tp == 1 && keeps_elements(p_.base.train.optimizer) && p_.base.offload == OffloadPlan{} &&
+           !has_error(check_native(g_, {.ep = ep}, tuning_of(p_.base.train))) && !learns_preferences(p_.base.train);
+  }
+
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
 
   // Of an axis over some of `ranks`.
@@ -95,6 +102,7 @@ class Space {
     const int64_t ranks = int64_t{dp} * c.cp * (borrowed > 1 ? c.tp : 1);
     for (const int ep : sizes(ranks, p_.ep, "expert_parallel")) {
       if (ep > 1 && (g_.num_experts == 0 || g_.num_experts % ep != 0 || ep % borrowed != 0)) continue;
+      if (ep > 1 && !bundled_shares_experts(c, ep)) continue;
       c.ep = ep;
       if (c.cp == 1) {
         data(c, dp);
@@ -117,7 +125,7 @@ class Space {
       if (!contains(p_.trainer.shardings, sharding)) continue;
       if (int64_t{dp} * c.cp == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
       c.sharding = sharding;
-      for (const int shard : shard_sizes(sharding, dp)) {
+      for (const int shard : shard_sizes(sharding, dp, c)) {
         c.dp_shard = shard, c.dp_replicate = dp / shard;
         for (const int reshard : reshards(sharding)) {
           if (is_native(p_.base) && c.pp > 1 && reshard == 0) continue;  // gathered for every micro-batch
@@ -181,10 +189,14 @@ class Space {
 
   // dp_shard: parts of a node, or whole nodes. 1 only where there is nothing to split with, where it is asked for, or where as many
   // copies are as there are ranks and the trainer does not call that ddp.
-  std::vector<int> shard_sizes(Sharding sharding, int dp) const {
+  std::vector<int> shard_sizes(Sharding sharding, int dp, const Choice& c) const {
+    const bool shares_experts = is_native(p_.base) && c.ep > 1;
     if (sharding == Sharding::kDdp) {
-      const bool other = p_.dp_shard > 1 || (p_.dp_replicate > 0 && p_.dp_replicate != dp);
-      return other ? std::vector<int>{} : std::vector<int>{1};
+      // The bundled trainer's ranks that share experts are those of dp_shard and cp.
+      const int shard = shares_experts ? c.ep / c.cp : 1;
+      const bool is_one = shard > 0 && dp % shard == 0 && (!shares_experts || shard * c.cp == c.ep);
+      return is_one && wanted(shard, p_.dp_shard) && wanted(dp / shard, p_.dp_replicate) ? std::vector<int>{shard}
+                                                                                         : std::vector<int>{};
     }
     const int per_node = p_.base.hardware.gpus_per_node;
     const bool copies_pinned = p_.dp_replicate > 0, free = p_.dp_shard == 0 && !copies_pinned;
@@ -193,6 +205,7 @@ class Space {
     for (const int64_t d : divisors(dp)) {
       const int shard = static_cast<int>(d);
       if (!wanted(shard, p_.dp_shard) || !wanted(dp / shard, p_.dp_replicate)) continue;
+      if (shares_experts && shard * c.cp % c.ep != 0) continue;
       if (shard == 1 && dp > 1 && p_.dp_shard == 0 && (free || !has_one)) continue;
       if (free && shard != dp && !has_hybrid) continue;
       if (free && per_node % shard != 0 && shard % per_node != 0) continue;

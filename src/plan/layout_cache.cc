@@ -1,0 +1,51 @@
+#include "plan/layout_cache.h"
+
+#include <deque>
+#include <mutex>
+
+#include "model/count.h"
+#include "plan/native_program.h"
+#include "plan/reference.h"
+
+namespace distsetup {
+namespace {
+
+// Of the same programs. Sharding matters where it decides who shards what.
+bool is_layout_of(const Layout& layout, const Plan& plan, int stage) {
+  const auto splits_frozen = [](Sharding sharding) { return sharding == Sharding::kZero3; };
+  return layout.mesh == plan.mesh && layout.shard_group == shard_group(plan.mesh, plan.strategy.sharding) && layout.stage == stage &&
+         layout.chunks_per_stage == plan.strategy.virtual_stages &&
+         (layout.frozen_numel + layout.quantized_bytes == 0 ||
+          splits_frozen(layout.sharding) == splits_frozen(plan.strategy.sharding));
+}
+
+}  // namespace
+
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage) {
+  struct KnownLayout {
+    std::shared_ptr<const NativePrograms> programs;
+    std::shared_ptr<const Layout> layout;
+  };
+  constexpr size_t kKept = 48;
+  static std::mutex mutex;
+  static std::deque<KnownLayout> kept;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const KnownLayout& known : kept)
+    if (known.programs == programs && is_layout_of(*known.layout, plan, stage)) return known.layout;
+  kept.push_front({programs, std::make_shared<const Layout>(make_layout(plan, stage))});
+  if (kept.size() > kKept) kept.pop_back();
+  return kept.front().layout;
+}
+
+ParameterNumbers parameter_numbers(const Plan& plan) {
+  const Tuning tuning = tuning_of(plan.train);
+  const auto copied = [&](int64_t trained) { return keeps_reference(plan.train) ? trained : 0; };
+  if (tuning.trains_all()) {
+    const int64_t all = count_parameters(plan.model).total;
+    return {all, 0, 0, copied(all)};
+  }
+  const std::shared_ptr<const Layout> layout = cached_layout(native_programs(plan.model, split_of(plan), tuning), plan);
+  return {layout->trained_numel, layout->numel - layout->trained_numel, layout->quantized_numel, copied(layout->trained_numel)};
+}
+
+}  // namespace distsetup

@@ -1,0 +1,24 @@
+// Layouts made once, and how many parameters a plan trains, freezes and holds otherwise: what a search asks for hundreds of times.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "plan/layout.h"
+
+namespace distsetup {
+
+struct NativePrograms;
+
+// make_layout(), made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of
+// the plan.
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage = 0);
+
+// What is trained has fp32 states; what is frozen is held in the compute type.
+struct ParameterNumbers {
+  int64_t trained = 0, frozen = 0;
+  int64_t quantized = 0;  // of the frozen ones: held as nf4
+  int64_t reference = 0;  // copies of what is trained, held as what is frozen
+};
+ParameterNumbers parameter_numbers(const Plan& plan);  // of the whole model, adapters included
+
+}  // namespace distsetup

@@ -1,0 +1,216 @@
+// Experts that ranks share: each has some of every layer's, and rows of tokens travel to them. Held against one rank that has them
+// all.
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plan/workspace.h"
+#include "runtime/as_one_rank.h"
+#include "runtime/comm/tracing.h"
+#include "runtime/engine/threads.h"
+#include "runtime/expert_cases.h"
+#include "support/seed.h"
+
+#include <catch2/catch.hpp>
+
+namespace distsetup {
+namespace {
+
+using namespace tiny;
+
+struct SharedStrategy {
+  std::string name;
+  Sharding sharding;
+  int replicate, shard, ep, cp = 1;
+  CpMethod cp_method = CpMethod::kAllGather;
+  bool reshard = true;
+};
+const std::vector<SharedStrategy>& strategies() {
+  static const std::vector<SharedStrategy> all = {
+      {"ddp, ep 2", Sharding::kDdp, 1, 2, 2},
+      {"ddp 2, ep 2", Sharding::kDdp, 2, 2, 2},
+      {"zero1 2, ep 2", Sharding::kZero1, 1, 2, 2},
+      {"zero1 4, ep 2", Sharding::kZero1, 1, 4, 2},
+      {"zero2 2, ep 2", Sharding::kZero2, 1, 2, 2},
+      {"zero2 4, ep 2", Sharding::kZero2, 1, 4, 2},
+      {"zero3 2, ep 2", Sharding::kZero3, 1, 2, 2},
+      {"zero3 4, ep 2", Sharding::kZero3, 1, 4, 2},
+      {"zero3 kept 4, ep 2", Sharding::kZero3, 1, 4, 2, 1, CpMethod::kAllGather, false},
+      {"hybrid 2 x 2, ep 2", Sharding::kZero3, 2, 2, 2},
+      {"ddp, ep 4", Sharding::kDdp, 1, 4, 4},
+      {"zero1 4, ep 4", Sharding::kZero1, 1, 4, 4},
+      {"zero2 4, ep 4", Sharding::kZero2, 1, 4, 4},
+      {"zero3 4, ep 4", Sharding::kZero3, 1, 4, 4},
+      {"ddp, cp 2, ep 2", Sharding::kDdp, 1, 1, 2, 2},
+      {"zero2 2, cp 2, ep 2", Sharding::kZero2, 1, 2, 2, 2},
+      {"zero3 2, cp 2 by ring, ep 4", Sharding::kZero3, 1, 2, 4, 2, CpMethod::kRing},
+      {"zero3 2, cp 2 by ulysses, ep 4", Sharding::kZero3, 1, 2, 4, 2, CpMethod::kUlysses}};
+  return all;
+}
+void split(TinyOptions& o, const SharedStrategy& s) {
+  o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.ep = s.ep;
+  o.cp = s.cp, o.cp_method = s.cp_method, o.reshard = s.reshard;
+}
+
+// Three experts on each of two ranks, one on each of four.
+Geometry shared_geometry(const std::string& which, int ep) {
+  Geometry g = which == "adversarial" ? adversarial_geometry() : expert_geometry(which);
+  g.num_experts = ep == 4 ? 4 : 6;
+  if (which == "glm4") g.router_groups = g.num_experts / 2;
+  return g;
+}
+
+void check_strategies(const std::string& which, const std::vector<Recompute>& ways, int each = 1) {
+  for (size_t n = 0; n < strategies().size(); n += size_t(each)) {
+    const SharedStrategy& s = strategies()[n];
+    INFO(which << " " << s.name);
+    TinyOptions o;
+    o.geometry = shared_geometry(which, s.ep);
+    o.steps = 4;
+    o.accumulation = 2;
+    split(o, s);
+    check_as_one_rank(o, ways);
+  }
+}
+
+TEST_CASE("experts shared by ranks train with every sharding, accumulation and recomputation as on one rank", "[expert_parallel]") {
+  const bool is_long = num_rounds(1) > 1;
+  check_strategies("qwen2",
+                   is_long ? std::vector{Recompute::kNone, Recompute::kSelective, Recompute::kFull} : std::vector{Recompute::kFull});
+  if (!is_long) check_strategies("qwen2", {Recompute::kSelective}, 7);
+}
+
+TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[expert_parallel]") {
+  const int each = num_rounds(1) > 1 ? 1 : 7;
+  check_strategies("glm4", {Recompute::kNone}, each);
+  check_strategies("mixtral", {Recompute::kSelective}, each);
+  check_strategies("qwen3", {Recompute::kFull}, each);
+}
+
+TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel]") {
+  check_strategies("adversarial", {Recompute::kNone}, num_rounds(1) > 1 ? 1 : 3);
+  TinyOptions o;  // and it is so: all rows of all ranks come to the first
+  o.geometry = shared_geometry("adversarial", 2);
+  o.sharding = Sharding::kZero3, o.shard = 2, o.ep = 2;
+  const Plan plan = tiny_plan(o);
+  std::atomic<int> full = 0, empty = 0;
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    EngineOptions options;
+    options.watch = [&](const Step& step, const Call& call) {
+      if (step.kernel != "grouped_linear_dw") return;
+      const auto* starts = static_cast<const int64_t*>(call.reads[2].data);
+      const int64_t rows = starts[call.reads[2].dim(0) - 1];
+      full += communicator.rank() == 0 && rows == call.reads[0].dim(0);
+      empty += communicator.rank() == 1 && rows == 0;
+    };
+    RunResult result;
+    train_rank(plan, 3, options, communicator, *device, result);
+  });
+  CHECK(full == 3 * 2 * 2);  // steps, layers, products
+  CHECK(empty == 3 * 2 * 2);
+}
+
+TEST_CASE("shared experts with accumulation of four and one micro-batch train as on one rank", "[expert_parallel]") {
+  for (const int64_t accumulation : {1, 4}) {
+    for (const SharedStrategy& s : strategies()) {
+      if (s.replicate * s.shard * accumulation > 8 || s.cp > 1) continue;
+      if (num_rounds(1) == 1 && s.shard != (accumulation == 1 ? 4 : 2)) continue;
+      INFO(s.name << " accumulation " << accumulation);
+      TinyOptions o;
+      o.geometry = shared_geometry("mixtral", s.ep);
+      o.steps = 3;
+      o.accumulation = accumulation;
+      split(o, s);
+      check_as_one_rank(o, {Recompute::kNone});
+    }
+  }
+}
+
+TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit", "[expert_parallel]") {
+  for (const SharedStrategy& s : strategies()) {
+    if (s.cp > 1 || (num_rounds(1) == 1 && s.ep == 4)) continue;
+    INFO(s.name);
+    TinyOptions o;
+    o.geometry = shared_geometry("qwen2", s.ep);
+    o.steps = 6;
+    const RunResult& exact = on_one_rank(o);
+    o.precision = Dtype::kBf16;
+    o.accumulation = 2;
+    split(o, s);
+    CHECK(check_job(tiny_plan(o)).empty());
+    const RunResult rounded = train(tiny_plan(o), 6);
+    CHECK(difference(rounded.losses, exact.losses) < 3e-2);
+    CHECK(train(tiny_plan(o), 6, {.poison = true}) == rounded);
+  }
+}
+
+// Of the first rank, beside ranks that send it nothing but what it has told of itself.
+TEST_CASE("a rank that shares experts allocates what its list says, whatever comes", "[expert_parallel]") {
+  install_meter();
+  set_compute_threads(1);
+  for (const std::string which : {"qwen2", "adversarial"}) {
+    for (const Dtype precision : {Dtype::kF32, Dtype::kBf16}) {
+      for (const SharedStrategy& s : strategies()) {
+        INFO(which << " " << name(precision) << " " << s.name);
+        TinyOptions o;
+        o.geometry = shared_geometry(which, s.ep);
+        o.precision = precision;
+        split(o, s);
+        o.global_batch = 8 * s.replicate * s.shard, o.sequence_length = 12 * s.cp;  // the tokens of a rank that other tests have
+        const Plan plan = tiny_plan(o);
+        const auto fake = make_fake_communicator(plan.mesh, 0);
+        CHECK(undeclared_bytes(plan, *fake) == "");
+        const auto device = make_cpu_device();
+        const MeterReading before = read_meter();
+        Engine engine(plan, *device, *fake, {});
+        const MemoryReport report = engine.memory();
+        const Schedule& list = engine.schedule(Phase::kStep);
+        CHECK(report.metered_bytes[Device::kArenaTag] - before.live_by_tag[Device::kArenaTag] == list.arena_bytes);
+        for (int c = 0; c < kNumBufferClasses; ++c)
+          CHECK(report.metered_bytes[size_t(c)] - before.live_by_tag[size_t(c)] == run_bytes(list, BufferClass(c)));
+      }
+    }
+  }
+}
+
+TEST_CASE("what shared experts cannot be run with is refused by name", "[expert_parallel]") {
+  const auto refused = [](const TinyOptions& o, const std::function<void(Plan&)>& change = {}) {
+    Plan plan = tiny_plan(o);
+    if (change) change(plan);
+    const Diagnostics said = validate(plan);
+    return said.empty() ? std::string("accepted") : said.front().message;
+  };
+  TinyOptions o;
+  o.geometry = expert_geometry("mixtral");
+  o.geometry.num_experts = 8;
+  o.sharding = Sharding::kZero3, o.shard = 4, o.ep = 4;
+  CHECK(refused(o) == "accepted");
+  o.ep = 3;
+  CHECK(refused(o).find("8 experts over ep 3 are 2 for each rank and 2 left over") != std::string::npos);
+  o.ep = 8;
+  CHECK(refused(o).find("ep 8 does not divide dp_shard 4 × cp 1 = 4 ranks") != std::string::npos);
+  o.ep = 2, o.sharding = Sharding::kDdp;
+  CHECK(refused(o).find("with ddp the ranks of dp_shard 4 × cp 1 = 4 share experts alone, and ep is 2") != std::string::npos);
+  o.sharding = Sharding::kZero2, o.shard = 2;
+  CHECK(refused(o, [](Plan& p) { p.train.optimizer = kMuon; }).find("muon sees whole matrices, and ep 2") != std::string::npos);
+  CHECK(refused(o, [](Plan& p) { p.train.optimizer = kAdafactor; }).find("adafactor sees whole matrices") != std::string::npos);
+  const auto partly = [](Plan& p) { p.train.trainable = {".*norm.*"}; };
+  INFO(refused(o, partly));
+  CHECK(refused(o, partly).find("where parameters are frozen") != std::string::npos);
+  CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }).find("no optimizer on the host with ep") !=
+        std::string::npos);
+  o.pp = 2;
+  CHECK(refused(o).find("no pipelines whose experts are shared by ranks, the mesh has pp 2 and ep 2") != std::string::npos);
+  o.pp = 1, o.tp = 2;
+  CHECK(refused(o).find("8 experts with tensor parallelism over 2 ranks") != std::string::npos);
+  o.tp = 1, o.preference = PreferencePlan{};
+  CHECK(refused(o).find("learning from pairs with experts over 2 ranks") != std::string::npos);
+  TinyOptions dense;
+  dense.sharding = Sharding::kZero3, dense.shard = 2, dense.ep = 2;
+  CHECK(refused(dense).find("it has no experts, and ep is 2") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace distsetup
