@@ -139,11 +139,11 @@ ranks rows_tensor 2 torchrun_words "${rows[@]}" --backend fsdp2 --fsdp_tensor_pa
 losses_agree "rows, tensor parallelism" rows_tensor/metrics.jsonl rows_two/metrics.jsonl 1e-5
 ranks rows_engine 2 torchrun_words "${rows[@]}" --backend deepspeed --zero_stage 2 --ckpt_path rows_engine || fail "rows, an engine" "$said"
 losses_agree "rows, an engine" rows_engine/metrics.jsonl rows_two/metrics.jsonl 1e-5
-run "the same rows, prepared by hand" 0 "$distsetup" data prepare rows.jsonl --fields instruction=question,output=response \
+run "the same rows, prepared by hand" 0 "$distsetup" data prepare rows.jsonl --fields "instruction=question,output=response" \
   --tokenizer rows_model --held-out 0 --output rows_set
 is "the same token ids" "$(sha256sum <rows_set/training.tokens)" "$(sha256sum <"$(dirname "$(find cache -name dataset.json)")/training.tokens")"
 head -n 2 rows.jsonl >few.jsonl
-prepared=("$distsetup" data prepare rows.jsonl --fields instruction=question,output=response --tokenizer rows_model --json)
+prepared=("$distsetup" data prepare rows.jsonl --fields "instruction=question,output=response" --tokenizer rows_model --json)
 run "rows of their own for evaluation" 0 "${prepared[@]}" --validation few.jsonl --train-on-prompts --output rows_valid
 python3 -c '
 import json

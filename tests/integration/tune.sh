@@ -7,7 +7,7 @@ need_trainer
 make_job base 2
 cd "$work"
 tune() { "$distsetup" tune run.yaml --gpus 2 --steps 8 --output tuning "$@"; }
-grid=(--over learning-rate=3e-3,4e-4,99 --over train.warmup_steps=0,2)
+grid=(--over "learning-rate=3e-3,4e-4,99" --over "train.warmup_steps=0,2")
 run "tune" 0 tune "${grid[@]}"
 has "tune" "$said" "best: --set train.learning_rate=3e-3 --set train.warmup_steps="
 has "what cannot be planned" "$said" "found '99' for train.learning_rate, expected from 0 to 10"

@@ -116,8 +116,8 @@ struct LeastTransfers {
   double gather_s = 0, reduce_s = 0;  // how long these streams are busy at least
 };
 
-// Every parameter gathered, and its gradient reduced, as often as the sharding asks, in one message instead of one for each unit. Leaves
-// out what a backward gathers again, frozen parameters, pipelines.
+// Every parameter gathered, and its gradient reduced, as often as the sharding asks, in one message instead of one for each unit.
+// Leaves out what a backward gathers again, frozen parameters, pipelines.
 LeastTransfers least_transfers(const Plan& plan, double parameters) {
   LeastTransfers out;
   if (plan.mesh.pp > 1) return out;
@@ -160,8 +160,7 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
   if (plan.strategy.sharding != Sharding::kZero3 && keeps_elements(plan.train.optimizer) && !has_host_optimizer(plan))
     busy_s = std::max(compute, transfers.reduce_s) + transfers.gather_s;
   // Sums in another order than the simulation's: what rounding may add is taken off.
-  return {states_bound_bytes(plan) + kept_bytes,
-          busy_s * straggling(plan) * (1 - 1e-9)};
+  return {states_bound_bytes(plan) + kept_bytes, busy_s * straggling(plan) * (1 - 1e-9)};
 }
 
 namespace {

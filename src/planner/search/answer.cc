@@ -202,7 +202,8 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   if (!kept.has_value()) return std::nullopt;
   why.clear();
   const bool every_kind = rules.best_of_each_kind && shortfall == Shortfall::kFind;
-  if (every_kind) kept->result = search(problem, kept->nodes, *predictor, {.every_kind = true});  // the same answer, and its runners-up
+  if (every_kind)
+    kept->result = search(problem, kept->nodes, *predictor, {.every_kind = true});  // the same answer, and its runners-up
   const Candidate& best = kept->result.answer();
   Plan plan = predictor->plan(best);
   if (shortfall == Shortfall::kSkip) return plan;
