@@ -50,7 +50,7 @@ run "validate: two keys that disagree" 3 "$distsetup" validate two.yaml
 has "validate: both are told" "$said" "'training.gradient_accumulation_steps' in two.yaml:5 says 16"
 printf 'version: 1\nmodel: 70B\nhardware: {gpu: rtx_4090, gpus_per_node: 1, nodes: 1}\n' >large.yaml
 run "validate: nothing fits" 4 "$distsetup" validate large.yaml
-printf '#!/bin/bash\n#SBATCH --nodes=2\nsrun bash -c "python t.py $SLURM_PROCID"\n' >job.sbatch
+printf '#!/bin/bash\n#SBATCH --nodes=2\nsrun bash -c "python t.py --rank $SLURM_PROCID"\n' >job.sbatch
 run "validate: a job by lint's rules" 3 "$distsetup" validate job.sbatch
 has "validate: lint's code" "$said" "SL003"
 
