@@ -114,14 +114,6 @@ void add_unpermute(Op op, Builder& b) {
 
 bool has_weights(const Op& op) { return op.kernel.ends_with(kWeighted) && op.reads.size() == 3; }
 
-// Of all layers together.
-int64_t expert_parameters(const Geometry& g) {
-  if (g.num_experts == 0) return 0;
-  int64_t layers = 0;
-  for (int64_t layer = 0; layer < g.num_layers; ++layer) layers += is_expert_layer(g, layer) ? 1 : 0;
-  return layers * g.num_experts * (g.gated_mlp ? 3 : 2) * g.expert_width() * g.expert_feed_forward;
-}
-
 }  // namespace
 
 const std::vector<KernelRule>& expert_parallel_rules() {
@@ -188,13 +180,20 @@ Diagnostics check_expert_parallel(const Plan& p) {
          fmt::format("ep {} does not divide dp_shard {} × cp {} = {} ranks", m.ep, m.dp_shard, m.cp, ranks),
          fmt::format("--ep 1, or a multiple of {} as dp_shard", m.ep));
   refuse(!keeps_elements(p.train.optimizer), code::kUnsupportedFeature,
-         fmt::format("{} sees whole matrices, and ep {} leaves each rank other ones: the native trainer has it not with ep",
+         fmt::format("{} sees whole matrices, and ep {} leaves each rank other ones: the native trainer does not run it with ep",
                      p.train.optimizer, m.ep),
          "--ep 1, or --optimizer adamw");
   refuse(p.offload != OffloadPlan{}, code::kUnsupportedFeature,
          fmt::format("the native trainer has no optimizer on the host with ep, the mesh has ep {}", m.ep),
          "--ep 1, or leave --offload-optimizer out");
   return out;
+}
+
+int64_t expert_parameters(const Geometry& g) {
+  if (g.num_experts == 0) return 0;
+  int64_t layers = 0;
+  for (int64_t layer = 0; layer < g.num_layers; ++layer) layers += is_expert_layer(g, layer) ? 1 : 0;
+  return layers * g.num_experts * (g.gated_mlp ? 3 : 2) * g.expert_width() * g.expert_feed_forward;
 }
 
 int64_t parameters_of_rank(const Geometry& g, int64_t parameters, int ep) {

@@ -1,11 +1,13 @@
 // How tests break the lists of a job, on one rank or on all.
 #pragma once
 #include <algorithm>
+#include <exception>
 #include <utility>
 #include <vector>
 
 #include "plan/check_job.h"
 #include "plan/expand.h"
+#include "plan/invariants.h"
 #include "support/broken_lists.h"
 
 #include <catch2/catch.hpp>
@@ -71,6 +73,18 @@ inline bool is_caught(const Plan& plan, const Schedule& bad, bool on_one_rank) {
     by_rank.push_back(is_bad ? &bad : &good[static_cast<size_t>(stage)]);
   }
   return !check_job(plan, by_rank).empty();
+}
+
+// By the rules of its own list, while it is expanded (only what obeys those rules can be), or by those of the job.
+inline bool is_caught_anywhere(const Plan& plan, const Schedule& bad, bool on_one_rank) {
+  if (!check_invariants(plan, bad).empty()) return true;
+  try {
+    Schedule expanded = bad;
+    expand(expanded);
+    return is_caught(plan, expanded, on_one_rank);
+  } catch (const std::exception&) {
+    return true;
+  }
 }
 
 // Lets one rank exchange something else in each exchange of its programs, in three ways: with others, not at all, less. Each has to be

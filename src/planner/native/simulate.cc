@@ -108,22 +108,19 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
           has_host_optimizer(p)};
 }
 
-}  // namespace
-
-namespace {
-
 struct LeastTransfers {
   double gather_s = 0, reduce_s = 0;  // how long these streams are busy at least
 };
 
 // Every parameter gathered, and its gradient reduced, as often as the sharding asks, in one message instead of one for each unit.
-// Leaves out what a backward gathers again, frozen parameters, pipelines.
-LeastTransfers least_transfers(const Plan& plan, double parameters) {
+// Leaves out what a backward gathers again, frozen parameters, pipelines, and experts that ranks share.
+LeastTransfers least_transfers(const Plan& plan, int64_t trained) {
   LeastTransfers out;
   if (plan.mesh.pp > 1) return out;
   const Sharding sharding = plan.strategy.sharding;
   const Group shards = shard_group(plan.mesh, sharding), replicas = replica_group(plan.mesh, sharding);
-  const double whole = parameters / plan.mesh.tp, element = static_cast<double>(size_bytes(plan.precision.compute));
+  const int64_t experts = plan.mesh.ep > 1 ? expert_parameters(plan.model) : 0;
+  const double whole = static_cast<double>(trained - experts) / plan.mesh.tp, element = static_cast<double>(size_bytes(plan.precision.compute));
   const auto seconds = [&](InstructionOp op, Group group, double bytes_each) {
     return collective_s(plan, op, group, static_cast<int64_t>(whole * bytes_each));
   };
@@ -154,7 +151,7 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
   const int64_t kept_bytes = plan.mesh.pp == 1 ? c.kept_bytes : 0;
   const double compute = static_cast<double>(plan.gradient_accumulation) * c.seconds / plan.mesh.pp +
                          (has_host_optimizer(plan) ? 0 : stream_s(plan.hardware, shard * update_bytes));
-  const LeastTransfers transfers = least_transfers(plan, parameters);
+  const LeastTransfers transfers = least_transfers(plan, trained);
   double busy_s = std::max({compute, transfers.gather_s, transfers.reduce_s});
   // Parameters that every rank holds are gathered when all of them have been updated.
   if (plan.strategy.sharding != Sharding::kZero3 && keeps_elements(plan.train.optimizer) && !has_host_optimizer(plan))
