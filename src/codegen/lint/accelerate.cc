@@ -37,7 +37,7 @@ void acc_machines(const LintSetup& setup, const Document& d, Findings& report) {
     report.add(
         "ACC011", d, value_span(d, *node(root, "num_processes").value),
         fmt::format("num_processes is {}, expected at least 1", *processes),
-        {"", "", {}, {}, launch_gives(setup, "num_processes").value_or(true) ? "accelerate launch is given no --num_processes" : ""});
+        {.error_if = launch_gives(setup, "num_processes").value_or(true) ? "accelerate launch is given no --num_processes" : ""});
   } else if (processes && setup.world() > 0 && static_cast<int64_t>(*processes) != setup.world() &&
              !launch_gives(setup, "num_processes").value_or(false)) {
     report.add("ACC001", d, value_span(d, *node(root, "num_processes").value),
@@ -96,11 +96,11 @@ void acc_mesh(const LintSetup& setup, const Document& d, Findings& report) {
   if (processes && product != *processes && type != "DEEPSPEED") {
     const bool may_differ = launch_gives(setup, "num_processes").value_or(true);
     report.add("ACC005", d, at, fmt::format("the mesh has {:.0f} ranks, num_processes is {:.0f}", product, *processes),
-               {"", "", {}, {}, may_differ ? "accelerate launch is given no --num_processes" : ""});
+               {.error_if = may_differ ? "accelerate launch is given no --num_processes" : ""});
   }
   const auto version = real(d.root, "fsdp_config.fsdp_version");
   if (type == "FSDP" && version.value_or(1) != 2) {
-    // Of shards alone version 1 makes what is asked for.
+    // With shards alone, version 1 does what is asked for.
     const bool asks_for_more = product > size("dp_shard");
     report.add("ACC006", d, at, "parallelism_config needs FSDP version 2; in a file it is silently ignored with version 1",
                {"", "", {}, asks_for_more ? std::nullopt : std::optional<Severity>(Severity::kWarning)});

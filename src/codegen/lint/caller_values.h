@@ -1,4 +1,4 @@
-// Values that whoever starts a script may set: a rule that counts with them knows the usual case alone.
+// Values that whoever starts a script may set. A rule that relies on one knows only what happens when nobody does.
 #pragma once
 #include "codegen/lint/lint_setup.h"
 

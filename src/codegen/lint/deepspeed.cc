@@ -28,7 +28,7 @@ void ds_offload(const DeepspeedFile& in) {
     if (in.stage < 3 && std::string_view(section) == "offload_optimizer") {
       in.report.add("DSJ007", in.d, in.val(path + ".device"),
                     fmt::format("NVMe optimizer offload needs stage 3, the stage is {}", in.stage),
-                    {"", "", {}, Severity::kWarning});  // the state stays on the host
+                    {.severity = Severity::kWarning});  // the state stays on the host
     }
     if (!has(root, path + ".nvme_path")) {
       in.report.add("DSJ007", in.d, in.val(path + ".device"), fmt::format("'{}' goes to NVMe and has no 'nvme_path'", path));

@@ -172,7 +172,7 @@ void ds_parallel(const DeepspeedFile& in) {
   if (zero && zero.value->kind == Value::Kind::kMap && !has(root, "zero_optimization.stage")) {
     in.report.add("DSJ036", in.d, in.key("zero_optimization"),
                   "'zero_optimization' without 'stage' is stage 0: the rest of it is silently ignored",
-                  {"", "", {}, {}, is_for_trainer(in) ? "" : "no script puts the stage in"});
+                  {.error_if = is_for_trainer(in) ? "" : "no script puts the stage in"});
   }
 }
 

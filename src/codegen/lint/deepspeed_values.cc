@@ -122,7 +122,7 @@ void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
   if (!has(root, "train_batch_size") && !has(root, "train_micro_batch_size_per_gpu") && !is_elastic && consumer != "lightning") {
     report.add("DSJ043", d, {d.offset(root.location), d.offset(root.location) + 1},
                "neither 'train_batch_size' nor 'train_micro_batch_size_per_gpu' is given: DeepSpeed stops",
-               {"", "", {}, {}, setup.context.consumer == "deepspeed" ? "" : "no script or trainer puts one in"});
+               {.error_if = setup.context.consumer == "deepspeed" ? "" : "no script or trainer puts one in"});
     return;
   }
   int64_t ranks = setup.world();

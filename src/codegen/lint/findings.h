@@ -12,11 +12,12 @@
 namespace distsetup::lint {
 
 struct FindingDetails {
-  std::string help;             // empty: the rule's own
-  std::string bites;            // empty: the rule's own
-  std::vector<LintEdit> edits;  // a fix that changes nothing else
-  std::optional<Severity> severity;
-  // What the files do not say and has to be so for an error: it is a warning then, and the help says this. Empty: nothing is missing.
+  std::string help = {};             // empty: the rule's own
+  std::string bites = {};            // empty: the rule's own
+  std::vector<LintEdit> edits = {};  // a fix that changes nothing else
+  std::optional<Severity> severity = {};
+  // What has to be so for this to be an error, where the files do not say it: then it is a warning whose help says this. Empty:
+  // nothing.
   std::string error_if = {};
 };
 

@@ -210,7 +210,7 @@ void fsdp_checkpoints(const LintSetup& setup, const FsdpView& in, Findings& repo
     for (const char* name : {"save_only_model", "load_best_model_at_end"}) {
       if (in.get("state_dict_type") != "SHARDED_STATE_DICT" || !is_true(t, name)) continue;
       report.add("FSDP012", *other, key_span(*other, node(t, name)), fmt::format("'{}' cannot be done with SHARDED_STATE_DICT", name),
-                 {"", "", {}, {}, std::string_view(name) == "save_only_model" ? "" : "save_only_model is on, too"});
+                 {.error_if = std::string_view(name) == "save_only_model" ? "" : "save_only_model is on, too"});
     }
     const auto accumulation = real(t, "gradient_accumulation_steps");
     if (accumulation && *accumulation > 1 && !has(t, "accelerator_config.gradient_accumulation_kwargs.sync_each_batch")) {

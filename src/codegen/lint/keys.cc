@@ -48,6 +48,8 @@ struct AcceptedSection {
   std::vector<std::string> wizard_writes;
   std::string elsewhere;             // kind whose keys people write here; empty: none
   std::vector<DecidingKey> decides;  // of those keys the ones that decide what is trained, with the key inside that has to be given
+  bool only_meant = false;           // only an unknown key that was meant for a known one can be an error
+  bool read_by_scripts = false;      // as a dictionary, too: an unknown key that is a common word may be theirs
   bool is_tuning = false;            // but for `stage` its keys decide memory and speed only
   std::vector<std::string> minor;    // keys that decide nothing about training: what is reported, ports
   std::vector<KeySpec> keys;
@@ -112,6 +114,8 @@ std::vector<Accepted> read_accepted() {
       one.get("strict_since", section.strict_since);
       one.get("minor", section.minor);
       one.get("elsewhere", section.elsewhere);
+      one.get("only_meant", section.only_meant);
+      one.get("read_by_scripts", section.read_by_scripts);
       one.get("tuning", section.is_tuning);
       if (const Value* decides = one.child("decides"); decides != nullptr) {
         for (const auto& [name, inside] : decides->entries) section.decides.push_back({name, inside.text});
@@ -311,15 +315,13 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
       if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
       const std::string meant = near.empty() ? key : near;
-      // A dictionary that scripts read, too, and a common word: it may be theirs.
-      const bool may_be_scripts = section.code == "DSJ003" && misspelt_name(key, names).empty() && key.find('_') == std::string::npos;
+      const bool may_be_scripts = section.read_by_scripts && misspelt_name(key, names).empty() && key.find('_') == std::string::npos;
       const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
       const bool is_harmless =
           section.unknown == "silent" &&
           (is_minor || section.near == "warning" ||
-           ((section.code == "FSDP020" || section.code == "DSJ005") && !is_elsewhere && !is_meant_for_known(section, key, names)) ||
-           asks_for_nothing(*at.value) || only_tunes(table, section, key) ||
-           (is_elsewhere && !decides_training(section, key, *at.value)));
+           (section.only_meant && !is_elsewhere && !is_meant_for_known(section, key, names)) || asks_for_nothing(*at.value) ||
+           only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
       report.add(section.code, d, key_span(d, at), how,
                  {help,
                   section.unknown,

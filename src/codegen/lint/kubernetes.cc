@@ -66,13 +66,9 @@ void k8s_train_job(const Document& d, const Value& root, Findings& report) {
     for (const Value& one : env.value->items) {
       const std::string name = text(one, "name");
       if (name.rfind("PET_", 0) == 0)
-        report.add("K8S002", d, value_span(d, *node(one, "name").value),
-                   fmt::format("the operator sets {}, and refuses it here", name),
-                   {"",
-                    "",
-                    {},
-                    {},
-                    text(root, "spec.runtimeRef.name").find("torch") == std::string::npos ? "the runtime is one of torch" : ""});
+        report.add(
+            "K8S002", d, value_span(d, *node(one, "name").value), fmt::format("the operator sets {}, and refuses it here", name),
+            {.error_if = text(root, "spec.runtimeRef.name").find("torch") == std::string::npos ? "the runtime is one of torch" : ""});
     }
   }
   for (const ScriptPart& part : d.parts) {
@@ -83,13 +79,10 @@ void k8s_train_job(const Document& d, const Value& root, Findings& report) {
         const bool is_set = option.name == "nnodes" || option.name == "nproc_per_node" || option.name == "node_rank" ||
                             option.name == "master_addr" || option.name == "master_port" || option.name.rfind("rdzv", 0) == 0;
         if (is_set)
-          report.add("K8S002", d, option.span,
-                     fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled),
-                     {"",
-                      "",
-                      {},
-                      {},
-                      option.value.find("PET_") == std::string::npos && number(option.value) ? "" : "it says something else"});
+          report.add(
+              "K8S002", d, option.span,
+              fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled),
+              {.error_if = option.value.find("PET_") == std::string::npos && number(option.value) ? "" : "it says something else"});
       }
     }
   }

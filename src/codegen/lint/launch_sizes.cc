@@ -58,7 +58,7 @@ void tr_localhost(const Launch& in, const LaunchStage& run, std::string_view nod
     in.report.add("TR012", in.d, address->span,
                   fmt::format("'{}' is each node itself: {} nodes wait for each other and never meet", address->value, nodes),
                   // Several starts on one machine are how people try out two nodes.
-                  {"", "", {}, {}, in.job_nodes > 1 ? "" : "they are different machines"});
+                  {.error_if = in.job_nodes > 1 ? "" : "they are different machines"});
     return;
   }
 }

@@ -58,7 +58,7 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
   const auto nodes = number(nnodes);
   if (!nodes || *nodes < 2 || is_alone) return;
   const bool is_open = comes_from_caller(d, script, *run.find("nnodes"));
-  const FindingDetails where{"", "", {}, {}, is_open ? "the number of nodes stays as it is here" : in_pod};
+  const FindingDetails where{.error_if = is_open ? "the number of nodes stays as it is here" : in_pod};
   if (is_dynamic && !run.has("rdzv_endpoint")) {
     report.add("TR010", d, run.span,
                fmt::format("{} nodes with rdzv_backend {} and no --rdzv_endpoint: they cannot meet", *nodes, backend), where);
@@ -138,14 +138,14 @@ void dl_command(const Document& d, const LaunchStage& run, Findings& report) {
   if (include != nullptr && include->value.find(':') == std::string::npos) {
     report.add("DL001", d, include->span,
                fmt::format("deepspeed launcher: '{}' without slots starts nothing on that host in some releases", include->value),
-               {"", "", {}, Severity::kWarning});
+               {.severity = Severity::kWarning});
   }
   if (include != nullptr && exclude != nullptr)
     report.add("DL001", d, exclude->span, "deepspeed launcher: --include and --exclude exclude each other");
   const auto nodes = number(run.value("num_nodes"));
   if (nodes && *nodes > 1 && !has_hostfile && !run.has("launcher") && !run.has("no_ssh"))
     report.add("DL001", d, run.find("num_nodes")->span, fmt::format("deepspeed launcher: {} nodes need a hostfile", *nodes),
-               {"", "", {}, {}, d.text.find("hostfile") == std::string::npos ? "" : "no machine has /job/hostfile"});
+               {.error_if = d.text.find("hostfile") == std::string::npos ? "" : "no machine has /job/hostfile"});
   const bool is_chosen = include != nullptr || exclude != nullptr || run.has("num_gpus") || (nodes && *nodes > 1);
   if (is_chosen) {
     for (const EnvironmentSetting& one : d.environment) {

@@ -28,11 +28,11 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   const bool has_method = run.has("recompute_method");
   if (granularity == "full" && (!has_method || !run.has("recompute_num_layers")) && !is_megatron_fork(run)) {
     report.add("MEG004", d, run.find("recompute_granularity")->span, "full recomputation needs a method and a number of layers",
-               {"", "", {}, {}, has_method ? std::string(kIsMegatron) : doubt_of_megatron(run)});  // the number had a default
+               {.error_if = has_method ? std::string(kIsMegatron) : doubt_of_megatron(run)});  // the number had a default
   }
   if (granularity == "selective" && has_method) {
     report.add("MEG004", d, run.find("recompute_method")->span, "selective recomputation takes modules, no method",
-               {"", "", {}, {}, doubt_of_megatron(run)});
+               {.error_if = doubt_of_megatron(run)});
   }
   const long long tp = number(run.value("tensor_model_parallel_size")).value_or(1);
   const long long ep = number(run.value("expert_model_parallel_size")).value_or(1);
@@ -41,7 +41,7 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
   }
   if (run.has("num_experts") && tp > 1 && ep > 1 && !run.has("sequence_parallel")) {
     report.add("MEG006", d, run.find("expert_model_parallel_size")->span,
-               "experts with tensor and expert parallelism need --sequence-parallel", {"", "", {}, {}, doubt_of_megatron(run)});
+               "experts with tensor and expert parallelism need --sequence-parallel", {.error_if = doubt_of_megatron(run)});
   }
 }
 
@@ -67,7 +67,7 @@ void meg_engines(const Document& d, const LaunchStage& run, Findings& report) {
   const auto refuse = [&](std::string_view engine, const LaunchOption* option, std::string_view supported) {
     if (option != nullptr)
       report.add("MEG008", d, option->span, fmt::format("{} does not support {}; supported: {}", engine, option->spelled, supported),
-                 {"", "", {}, {}, doubt_of_megatron(run)});
+                 {.error_if = doubt_of_megatron(run)});
   };
   const auto above_one = [&](std::string_view name) { return number(run.value(name)).value_or(1) > 1 ? run.find(name) : nullptr; };
   const LaunchOption* format = run.find("ckpt_format");

@@ -85,7 +85,7 @@ bool splits_otherwise(std::string_view text) {
 
 void plan_shape(const Sizes& in, Findings& report) {
   const Document& d = in.d;
-  const FindingDetails unsure{"", "", {}, {}, in.doubt};
+  const FindingDetails unsure{.error_if = in.doubt};
   const double tp = in.get("tp"), pp = in.get("pp"), cp = in.get("cp"), ep = in.get("ep");
   for (const auto& [name, one] : in.all()) {
     // No steps, no experts: both are asked for, by runs that only evaluate and by models without experts.
@@ -187,7 +187,7 @@ void plan_precision(const LintSetup& setup, const Document& d, Findings& report)
       const LaunchOption* fp16 = run->find("fp16");
       if (fp16 != nullptr && is_megatron(*run))
         report.add("PLAN008", d, fp16->span, "--fp16 and --bf16 are both given, expected one of them",
-                   {"", "", {}, {}, doubt_of_megatron(*run)});
+                   {.error_if = doubt_of_megatron(*run)});
     }
   }
   if (!uses_bf16) return;

@@ -80,14 +80,14 @@ void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& s
     in.report.add(
         "SL001", in.d, srun.span,
         fmt::format("srun starts {} tasks on a node and each one starts {}: {} launchers per node", tasks, launcher->name, tasks),
-        {"", "", {}, {}, starts_several ? "" : "each of them starts more than one process"});
+        {.error_if = starts_several ? "" : "each of them starts more than one process"});
   }
   const bool is_on_one_node = counts.nodes == 1 && tasks <= 1;
   if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && !is_on_one_node && !launcher->has("hostfile") &&
       !launcher->has("H") && !launcher->has("no_ssh")) {
     in.report.add("SL004", in.d, launcher->span,
                   "deepspeed under srun without a hostfile: each node is a job of its own, master 127.0.0.1",
-                  {"", "", {}, {}, counts.nodes > 1 || tasks > 1 ? "" : "srun starts more than one task"});
+                  {.error_if = counts.nodes > 1 || tasks > 1 ? "" : "srun starts more than one task"});
   }
   const LaunchStage* script = line.find(LaunchProgram::kScript);
   const bool is_python = script != nullptr && script->name.size() > 3 && script->name.substr(script->name.size() - 3) == ".py";
@@ -267,22 +267,25 @@ void sl_srun_options(const JobScript& in, const LaunchLine& line, const LaunchSt
   }
 }
 
+// Whether a word of a `set` or `shopt` of the script is one that `is_it` takes.
+template <class F>
+bool sets_option(const ShellScript& script, std::initializer_list<std::string_view> commands, F is_it) {
+  return std::any_of(script.commands.begin(), script.commands.end(), [&](const ShellCommand& one) {
+    const bool is_set = !one.words.empty() && std::find(commands.begin(), commands.end(), one.words[0].text) != commands.end();
+    return is_set && std::any_of(one.words.begin(), one.words.end(), [&](const ShellWord& word) { return is_it(one, word.text); });
+  });
+}
+
 // `by`: what starts the training.
 void report_pipe(const JobScript& in, const ShellCommand& command, TextSpan span, std::string_view by) {
-  const bool has_pipefail = std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& one) {
-    const bool is_set = !one.words.empty() && (one.words[0].text == "set" || one.words[0].text == "shopt");
-    return is_set && std::any_of(one.words.begin(), one.words.end(), [](const ShellWord& word) { return word.text == "pipefail"; });
-  });
+  const bool has_pipefail =
+      sets_option(in.part.script, {"set", "shopt"}, [](const ShellCommand&, const std::string& word) { return word == "pipefail"; });
   if (command.ends_with != "|" || has_pipefail || in.part.script.shebang.find("pipefail") != std::string::npos) return;
   // The script's own exit code: that of its last command, or of the first that fails under `set -e`.
-  const bool stops_at_failures =
-      std::any_of(in.part.script.commands.begin(), in.part.script.commands.end(), [](const ShellCommand& one) {
-        const bool is_set = !one.words.empty() && one.words[0].text == "set" && one.depth == 0;
-        return is_set && std::any_of(one.words.begin(), one.words.end(), [](const ShellWord& word) {
-                 const bool is_short = word.text.size() > 1 && word.text[0] == '-' && word.text[1] != '-';
-                 return word.text == "errexit" || (is_short && word.text.find('e') != std::string::npos);
-               });
-      });
+  const bool stops_at_failures = sets_option(in.part.script, {"set"}, [](const ShellCommand& command_of, const std::string& word) {
+    const bool is_short = word.size() > 1 && word[0] == '-' && word[1] != '-';
+    return command_of.depth == 0 && (word == "errexit" || (is_short && word.find('e') != std::string::npos));
+  });
   const size_t index = static_cast<size_t>(&command - in.part.script.commands.data());
   bool is_last = true, is_in_pipe = true;
   for (size_t i = index + 1; i < in.part.script.commands.size(); ++i) {

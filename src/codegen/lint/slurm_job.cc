@@ -135,7 +135,7 @@ void sl_signals(const JobScript& in, const std::vector<const LaunchLine*>& sruns
       const bool ends_anyway = std::any_of(command.words.begin() + 2, command.words.end(),
                                            [](const ShellWord& word) { return word.text == "EXIT" || word.text == "0"; });
       in.report.add("SL012", in.d, command.words[0].span, "the trap runs only after srun has ended: srun stands in the foreground",
-                    {"", "", {}, {}, to_batch && !ends_anyway ? "" : "the job asks for a signal ahead of its end (--signal=B:)"});
+                    {.error_if = to_batch && !ends_anyway ? "" : "the job asks for a signal ahead of its end (--signal=B:)"});
     }
   }
   const Document* plan = in.setup.first(file_kind::kPlan);

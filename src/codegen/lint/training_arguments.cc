@@ -61,7 +61,7 @@ void hf_scripts(const Document& d, Findings& report) {
       if (!is_on(fp16) || !is_on(bf16) || script->has("tensor_model_parallel_size") || script->has("micro_batch_size")) continue;
       const bool is_trainers = script->has("per_device_train_batch_size") || script->has("output_dir");
       report.add("HF001", d, fp16->span, "fp16 and bf16 are both on",
-                 {"", "", {}, {}, is_trainers ? "" : "the script takes TrainingArguments"});
+                 {.error_if = is_trainers ? "" : "the script takes TrainingArguments"});
     }
   }
 }
@@ -98,11 +98,8 @@ void check_training_arguments(const LintSetup& setup, const Document& d, Finding
     report.add("HF005", d, key_span(d, node(root, "ddp_find_unused_parameters")),
                "the search for unused parameters and reentrant checkpointing mark parameters ready twice",
                // The default differs by release, and DeepSpeed, FSDP and a single GPU do not search.
-               {"",
-                "",
-                {},
-                {},
-                is_true(root, reentrant) ? "the run is plain DDP" : "the run is plain DDP and the release's default is reentrant"});
+               {.error_if = is_true(root, reentrant) ? "the run is plain DDP"
+                                                     : "the run is plain DDP and the release's default is reentrant"});
   }
 }
 

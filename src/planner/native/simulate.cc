@@ -120,7 +120,8 @@ LeastTransfers least_transfers(const Plan& plan, int64_t trained) {
   const Sharding sharding = plan.strategy.sharding;
   const Group shards = shard_group(plan.mesh, sharding), replicas = replica_group(plan.mesh, sharding);
   const int64_t experts = plan.mesh.ep > 1 ? expert_parameters(plan.model) : 0;
-  const double whole = static_cast<double>(trained - experts) / plan.mesh.tp, element = static_cast<double>(size_bytes(plan.precision.compute));
+  const double whole = static_cast<double>(trained - experts) / plan.mesh.tp,
+               element = static_cast<double>(size_bytes(plan.precision.compute));
   const auto seconds = [&](InstructionOp op, Group group, double bytes_each) {
     return collective_s(plan, op, group, static_cast<int64_t>(whole * bytes_each));
   };
