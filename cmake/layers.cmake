@@ -3,8 +3,7 @@
 # How src/ is compiled in a release build; other builds take the optimisation of compiler.cmake. One place, because it is the build time:
 # - hot: schedules, simulation, replay. That is where a search spends its time.
 # - warm: what loops over bytes or rows of a file, over choices of a search, or over names to find the nearest; readers of the tables
-#   that every plan reads. Little inlining there (50 instead of 225
-#   instructions) makes a third less code in half the compile time.
+#   that every plan reads. Little inlining there (50 instead of 225 instructions) makes a third less code in half the compile time.
 # - quick: all the rest. None of it computes: not optimised it compiles in 0.4 (clang) to 0.6 (g++) of the time, and a command takes up
 #   to 10 ms more.
 set(hot_options -O2)
