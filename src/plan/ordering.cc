@@ -69,6 +69,7 @@ class OrderChecker {
       for (const View& v : s_.steps[n].reads) access(index, v, false);
       for (const View& v : s_.steps[n].writes) access(index, v, true);
     }
+    for (const int buffer : i.frees) give_back(index, buffer);
     const bool is_collective = i.group != Group::kSelf;
     if (i.signals >= 0)
       signalled_[i.signals] = clock_[stream];
@@ -124,18 +125,36 @@ class OrderChecker {
     }
   }
 
+  // What a buffer is used for is done before its bytes are given back, whether or not anything later in the list takes them.
+  void give_back(int index, int buffer) {
+    const Buffer& b = s_.buffers[buffer];
+    if (b.lifetime == BufferLifetime::kRun || b.bytes == 0) return;
+    const int64_t begin = s_.buffers[root_buffer(s_.buffers, buffer)].offset_bytes;
+    Memory& memory = memory_[s_.buffers.size() + (is_on_device(b) ? 0 : 1)];
+    split(memory, begin);
+    split(memory, begin + b.bytes);
+    for (auto cell = memory.lower_bound(begin); cell != memory.end() && cell->first < begin + b.bytes; ++cell)
+      require_done(index, cell->second, true, "gives back", b.name);
+  }
+
+  // The write of these bytes, and with `and_reads` the reads since, are done before instruction `index`.
+  void require_done(int index, const Cell& cell, bool and_reads, const char* does, const std::string& what) {
+    const Clock& known = clock_[stream_index(s_.instructions[index].stream)];
+    const auto unordered = [&](int other, const char* did) {
+      report(fmt::format("instruction {} {} '{}' while instruction {} may still {} these bytes: nothing orders them", index, does,
+                         what, other, did));
+    };
+    if (cell.write_stream >= 0 && known[cell.write_stream] < cell.written) unordered(cell.writer, "write");
+    for (int other = 0; and_reads && other < kNumStreams; ++other) {
+      if (known[other] < cell.read[other]) unordered(cell.reader[other], "read");
+    }
+  }
+
   void visit(int index, Cell& cell, bool write, const std::string& what) {
     const int stream = stream_index(s_.instructions[index].stream);
     const Clock& known = clock_[stream];
-    const auto unordered = [&](int other, const char* did) {
-      report(fmt::format("instruction {} {} '{}' while instruction {} may still {} these bytes: nothing orders them", index,
-                         write ? "writes" : "reads", what, other, did));
-    };
-    if (cell.write_stream >= 0 && known[cell.write_stream] < cell.written) unordered(cell.writer, "write");
+    require_done(index, cell, write, write ? "writes" : "reads", what);
     if (write) {
-      for (int other = 0; other < kNumStreams; ++other) {
-        if (known[other] < cell.read[other]) unordered(cell.reader[other], "read");
-      }
       cell.write_stream = stream;
       cell.written = known[stream];
       cell.writer = index;

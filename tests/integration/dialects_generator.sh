@@ -194,7 +194,8 @@ printf '"zero_optimization": {\n  "offload_optimizer": {"device": "cpu", "pin_me
 run "a part of a JSON file" 3 "$distsetup" plan --from part.json --model 8B
 has "a part of a JSON file: what to type" "$said" "put { in front of it and } behind it"
 { echo '{'; cat part.json; echo '}'; } >whole.json
-run "with braces offload without stage 3 is told" 3 "$distsetup" lint whole.json
+run "with braces offload without stage 3 is told" 0 "$distsetup" lint whole.json
+has "with braces offload without stage 3 is told" "$said" "parameter offload works in stage 3 only, the stage is 0"
 printf 'export NCCL_DEBUG=INFO\nexport NCCL_IB_DISABLE=1\nexport NCCL_SOCKET_IFNAME=eth0\n' >environment.sh
 run "debugging variables" 0 "$distsetup" lint environment.sh
 has "debugging variables are told" "$said" "ENV002"
