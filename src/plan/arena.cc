@@ -16,7 +16,7 @@ struct ArenaItem {
   int buffer = 0;
   int first = 0, last = 0;
   int64_t bytes = 0, offset = 0;
-  int group = 0;  // micro-batch it lives in, -1 when it crosses; items of different micro-batches never overlap in time
+  int group = 0;  // of a pipeline: the action it lives in, -1 when it crosses; items of different actions never overlap in time
 };
 
 class Packer {
@@ -28,6 +28,7 @@ class Packer {
     for (const auto& [step, delta] : change) {
       now += delta;
       if (now > live_peak_) live_peak_ = now, peak_step_ = step;
+      num_steps_ = std::max(num_steps_, step);
     }
   }
 
@@ -73,12 +74,32 @@ class Packer {
   };
   using PlacedList = std::vector<Placed>;  // by offset
 
+  static bool by_offset(const Placed& a, const Placed& b) { return a.offset < b.offset; }
+
+  // Time in stretches of equal length, each with what lives in it: most buffers live shortly, and meet few others there.
+  struct Placements {
+    int stretch_steps = 1;
+    std::vector<PlacedList> stretches;
+    PlacedList lasting;  // what lives in more than kMostStretches of them
+    PlacedList all;      // those before num_sorted by offset
+    size_t num_sorted = 0;
+
+    // All of them by offset: few ask.
+    const PlacedList& sorted() {
+      const auto middle = all.begin() + static_cast<std::ptrdiff_t>(num_sorted);
+      std::sort(middle, all.end(), by_offset);
+      std::inplace_merge(all.begin(), middle, all.end(), by_offset);
+      num_sorted = all.size();
+      return all;
+    }
+  };
+  static constexpr int kMostStretches = 4, kItemsPerStretch = 16;
+
   static void insert(PlacedList& list, const Placed& item) {
-    list.insert(std::upper_bound(list.begin(), list.end(), item, [](const Placed& a, const Placed& b) { return a.offset < b.offset; }),
-                item);
+    list.insert(std::upper_bound(list.begin(), list.end(), item, by_offset), item);
   }
 
-  // The lowest hole beside what lives at the same time, in two lists by offset.
+  // The lowest hole beside what lives at the same time, in two lists by offset, which may share members.
   static int64_t lowest_hole(const ArenaItem& item, const PlacedList& one, const PlacedList& other) {
     int64_t at = 0;
     size_t i = 0, j = 0;
@@ -95,55 +116,44 @@ class Packer {
   // Gives up where the arena is no smaller than `enough`.
   int64_t place(const std::vector<int>& order, int64_t enough) {
     int64_t top = 0;
-    std::map<int, PlacedList> placed;  // by group
-    PlacedList& crossing = placed[-1];
-    PlacedList beside;  // what lives at the same time as one that crosses, of any group
+    Placements placed;
+    placed.stretch_steps = 1 + num_steps_ * kItemsPerStretch / static_cast<int>(items_.size() + 1);
+    placed.stretches.resize(static_cast<size_t>(num_steps_ / placed.stretch_steps) + 1);
+    PlacedList beside;  // what lives at the same time as one of several stretches
     for (const int index : order) {
       ArenaItem& item = items_[index];
-      if (item.group < 0) {
-        beside.clear();
-        for (const auto& [group, list] : placed)
-          for (const Placed& other : list)
-            if (other.first <= item.last && item.first <= other.last) beside.push_back(other);
-        std::sort(beside.begin(), beside.end(), [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
-        item.offset = lowest_hole(item, beside, {});
+      const auto begin = static_cast<size_t>(item.first / placed.stretch_steps),
+                 end = static_cast<size_t>(item.last / placed.stretch_steps);
+      const bool lasts = end - begin >= kMostStretches;
+      if (lasts) {
+        item.offset = lowest_hole(item, placed.sorted(), {});
+      } else if (begin == end) {
+        item.offset = lowest_hole(item, placed.lasting, placed.stretches[begin]);
       } else {
-        item.offset = lowest_hole(item, crossing, placed[item.group]);
+        beside.clear();
+        for (size_t n = begin; n <= end; ++n)
+          for (const Placed& other : placed.stretches[n])
+            if (other.first <= item.last && item.first <= other.last) beside.push_back(other);
+        std::sort(beside.begin(), beside.end(), by_offset);
+        item.offset = lowest_hole(item, placed.lasting, beside);
       }
       const Placed now{item.offset, item.offset + item.bytes, item.first, item.last};
       top = std::max(top, now.end);
       if (top >= enough) return top;
-      insert(placed[item.group], now);
+      placed.all.push_back(now);
+      if (lasts) insert(placed.lasting, now);
+      for (size_t n = begin; !lasts && n <= end; ++n) insert(placed.stretches[n], now);
     }
     return top;
   }
 
   std::vector<ArenaItem> items_;
   int64_t live_peak_ = 0;
-  int peak_step_ = -1;
+  int peak_step_ = -1, num_steps_ = 0;
 };
 
-// Which micro-batch each buffer lives in alone.
-std::vector<int> groups_by_micro_batch(const std::vector<Buffer>& buffers) {
-  std::map<int, std::pair<int, int>> extent;  // per micro-batch: first and last step of any of its buffers
-  for (const Buffer& b : buffers) {
-    if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0) continue;
-    const auto it = extent.try_emplace(b.micro_batch, b.first_step, b.last_step).first;
-    it->second = {std::min(it->second.first, b.first_step), std::max(it->second.second, b.last_step)};
-  }
-  // A buffer that reaches into another micro-batch's steps belongs to no group.
-  const auto crosses = [&](const Buffer& b) {
-    for (const auto& [micro_batch, steps] : extent)
-      if (micro_batch > b.micro_batch && micro_batch >= 0 && b.last_step >= steps.first) return true;
-    return b.micro_batch < 0;
-  };
-  std::vector<int> groups;
-  for (const Buffer& b : buffers) groups.push_back(crosses(b) ? -1 : b.micro_batch);
-  return groups;
-}
-
-// The same of a pipeline's actions.
-std::vector<int> groups_by_action(const std::vector<Buffer>& buffers, const std::vector<int>& action_steps) {
+// Which action of a pipeline each buffer lives in alone; -1: it outlives its action.
+std::vector<int> action_groups(const std::vector<Buffer>& buffers, const std::vector<int>& action_steps) {
   const auto action_of = [&](int step) {
     return static_cast<int>(std::upper_bound(action_steps.begin(), action_steps.end(), step) - action_steps.begin());
   };
@@ -214,7 +224,7 @@ class AlikeActions {
 
 int64_t pack_arena(std::vector<Buffer>& buffers, const std::vector<int>& action_steps, ArenaPlace where) {
   const bool is_pipeline = !action_steps.empty();
-  const std::vector<int> groups = is_pipeline ? groups_by_action(buffers, action_steps) : groups_by_micro_batch(buffers);
+  const std::vector<int> groups = is_pipeline ? action_groups(buffers, action_steps) : std::vector<int>(buffers.size(), -1);
   int64_t step_bytes = 0;  // of buffers that live as long as the step: at the bottom, one after the other
   std::vector<ArenaItem> items;
   for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {

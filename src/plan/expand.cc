@@ -115,11 +115,18 @@ class Expander {
     b.name = fmt::format("{}{}/{}", i.unit, is_reference(i) ? ".reference" : "", t.name);
     b.buffer_class = t.decl->logits ? BufferClass::kLogits : BufferClass::kActivation;
     b.dtype = t.decl->dtype == Dtype::kCompute ? s_.compute : t.decl->dtype;
-    b.bytes = bytes_of(*t.decl, s_.symbols, s_.compute);
+    b.bytes = num_bytes(shape(*t.decl), b.dtype);
     b.unit = i.unit;
     b.micro_batch = i.micro_batch;
     s_.buffers.push_back(std::move(b));
     return table[index] = {static_cast<int>(s_.buffers.size()) - 1, 0};
+  }
+
+  // Declarations are shared by all units of a kind.
+  const std::vector<int64_t>& shape(const TensorDecl& decl) {
+    const auto [known, fresh] = shapes_.try_emplace(&decl);
+    if (fresh) known->second = shape_of(decl, s_.symbols);
+    return known->second;
   }
 
   // The tensors of a pipeline's unit that outlive its action or are another stage's.
@@ -167,7 +174,7 @@ class Expander {
     const TensorDecl& decl = *v.tensors[o.index].decl;
     const Home at = home(v, o.index, i, table);
     const Dtype dtype = decl.dtype == Dtype::kCompute ? s_.compute : decl.dtype;
-    return {at.buffer, at.offset_bytes, shape_of(decl, s_.symbols), dtype, Group::kSelf};
+    return {at.buffer, at.offset_bytes, shape(decl), dtype, Group::kSelf};
   }
 
   void add_ops(int index, const std::vector<OpInstance>& ops, Homes& table) {
@@ -367,6 +374,7 @@ class Expander {
   }
 
   Schedule& s_;
+  std::map<const TensorDecl*, std::vector<int64_t>> shapes_;
   std::map<std::string, int> run_;
   std::vector<Homes> forward_tensors_;  // per unit, of the current micro-batch
   std::vector<Home> backward_in_;       // per unit: its dx

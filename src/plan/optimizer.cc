@@ -48,6 +48,21 @@ std::vector<std::string> suffixes(const std::vector<OptimizerState>& states) {
   return out;
 }
 
+const std::vector<OptimizerState>& states_of(const TrainPlan& train) {
+  static const std::vector<OptimizerState> kNone;
+  const OptimizerRow* row = find_row(train.optimizer);
+  return row == nullptr || (row->needs_momentum && train.momentum == 0) ? kNone : row->states;
+}
+
+// visit(state, its elements, elements of the fp32 scales beside them: 0 where it has none), of each state of a rank.
+template <typename Visit>
+void for_each_state(const TrainPlan& train, const StateSizes& sizes, Visit visit) {
+  for (const OptimizerState& state : states_of(train)) {
+    const int64_t numel = sizes.of(state.scope);
+    visit(state, numel, state.dtype == Dtype::kF32 ? 0 : (numel + kScaleBlock - 1) / kScaleBlock);
+  }
+}
+
 double bytes_per_element(const TrainPlan& train) {
   return static_cast<double>(optimizer_bytes(train, kScaleBlock)) / static_cast<double>(kScaleBlock);
 }
@@ -62,27 +77,24 @@ std::string native_optimizers() {
 
 bool is_native_optimizer(std::string_view name) { return find_row(name) != nullptr; }
 
-std::vector<OptimizerState> optimizer_states(const TrainPlan& train) {
-  const OptimizerRow* row = find_row(train.optimizer);
-  if (row == nullptr || (row->needs_momentum && train.momentum == 0)) return {};
-  return row->states;
-}
+std::vector<OptimizerState> optimizer_states(const TrainPlan& train) { return states_of(train); }
 
 std::string scale_buffer(const OptimizerState& state) { return fmt::format("{}_scales", state.name); }
 
 std::vector<OptimizerBuffer> optimizer_buffers(const TrainPlan& train, const StateSizes& sizes) {
   std::vector<OptimizerBuffer> out;
-  for (const OptimizerState& state : optimizer_states(train)) {
-    const int64_t numel = sizes.of(state.scope);
+  for_each_state(train, sizes, [&](const OptimizerState& state, int64_t numel, int64_t scales) {
     out.push_back({std::string(state.name), numel, state.dtype});
-    if (state.dtype != Dtype::kF32) out.push_back({scale_buffer(state), (numel + kScaleBlock - 1) / kScaleBlock, Dtype::kF32});
-  }
+    if (state.dtype != Dtype::kF32) out.push_back({scale_buffer(state), scales, Dtype::kF32});
+  });
   return out;
 }
 
 int64_t optimizer_bytes(const TrainPlan& train, const StateSizes& sizes) {
   int64_t bytes = 0;
-  for (const OptimizerBuffer& buffer : optimizer_buffers(train, sizes)) bytes += buffer.numel * size_bytes(buffer.dtype);
+  for_each_state(train, sizes, [&](const OptimizerState& state, int64_t numel, int64_t scales) {
+    bytes += numel * size_bytes(state.dtype) + scales * size_bytes(Dtype::kF32);
+  });
   return bytes;
 }
 
