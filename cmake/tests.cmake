@@ -137,9 +137,11 @@ endif()
 
 include(accuracy)
 
-# Scripts of tests/integration that start no ranks and hold nothing to a time: several of them run at once.
-set(reads_and_writes completions completions_all convert_all data_formats_all emit_lint_all emit_parsers_all emit_strings_all
-  emit_targets_all fuzz_readers_all kubernetes_all lint_names_all lint_verdicts_all new_target schema_all wrap_classes_all)
+# Scripts of tests/integration that have the machine to themselves, since they hold something to a time: a mutant to a second, a signal
+# to be passed on, a build to what a newcomer waits. All others run beside others, like the suites.
+set(held_to_a_time bench_repeat fuzz fuzz_all launch quickstart_all watchdog)
+# Those that start SLURM, of which a machine has one.
+set(starts_slurm emit_slurm_all launch_scripts_all service_launchers_all slurm_all slurm_launch_all)
 
 function(distsetup_script_test suite script)
   file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}/tests" "${script}")
@@ -156,10 +158,12 @@ function(distsetup_script_test suite script)
   endif()
   set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   cmake_path(GET script STEM stem)
-  if(suite STREQUAL integration AND NOT stem IN_LIST reads_and_writes)  # several processes each, with time limits
+  if(stem IN_LIST held_to_a_time)
     set_tests_properties("${name}" PROPERTIES RUN_SERIAL ON)
+  elseif(stem IN_LIST starts_slurm)
+    set_tests_properties("${name}" PROPERTIES RESOURCE_LOCK slurm)
   endif()
-  if(stem STREQUAL "emit_targets_all" OR stem STREQUAL "fuzz_readers_all")  # the longest of those that run beside others: first
+  if(stem STREQUAL "emit_targets_all" OR stem STREQUAL "fuzz_readers_all")  # the longest: first
     set_tests_properties("${name}" PROPERTIES COST 1000)
   endif()
 endfunction()
