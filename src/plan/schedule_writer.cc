@@ -18,6 +18,8 @@ ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage) : plan_
   s_.deterministic = plan.train.deterministic;
   s_.is_packed = split.packed;
   derive_variants();
+  constexpr size_t kUsualOfUnit = 24;  // instructions, of a first, a middle and a last micro-batch and the update
+  s_.instructions.reserve(kUsualOfUnit * s_.layout->units.size());
 }
 
 namespace {
