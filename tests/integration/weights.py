@@ -1,5 +1,5 @@
 """weights.py BIN FOLDER [--every-mesh] [FAMILY...]: models that save_pretrained() wrote, through the bundled trainer and back. Of each family
-two meshes, in turn; --every-mesh: all.
+two meshes, in turn; --every-mesh: all. Those with experts run with shared experts, too.
 
 Of each family, type and mesh:
   loss     the first step's is Transformers' own, to 1e-5
@@ -30,7 +30,8 @@ MESHES = {
     "pp 2": ["--gpus", "2", "--pp", "2"],
     "cp 2": ["--gpus", "2", "--cp", "2"],
 }
-NOT_SPLIT = ("are not divisible by tp", "does not split", "tensor parallelism", "context parallelism", "--cp")
+SHARED_EXPERTS = {"ep 2": ["--gpus", "2", "--ep", "2"]}  # of families with experts, beside the others
+NOT_SPLIT = ("are not divisible by tp", "are not divisible by ep", "does not split", "tensor parallelism", "context parallelism", "--cp")
 
 failures = []
 counts = {"runs": 0, "answers": 0, "meshes that a family does not run on": 0, "exports": 0}
@@ -45,7 +46,8 @@ def first_loss(binary, model, mesh, out, data, settings_of_run):
     """Of one run in the folder `out`; None where the model does not run on the mesh."""
     common = ["--gpu", "cpu", "--nodes", "1", "--sequence-length", str(LENGTH), "--global-batch", str(SEQUENCES), "--warmup-steps", "0",
               "--precision", "fp32", "--data", str(data), "--held-out", "0"]
-    code, said = run([f"{binary}/distsetup", "plan", "--model", str(model), "--init", "weights", *common, *MESHES[mesh], *settings_of_run,
+    ranks = {**MESHES, **SHARED_EXPERTS}[mesh]
+    code, said = run([f"{binary}/distsetup", "plan", "--model", str(model), "--init", "weights", *common, *ranks, *settings_of_run,
                       "--output", str(out / "plan.json")])
     if code != 0 and any(words in said for words in NOT_SPLIT):
         counts["meshes that a family does not run on"] += 1
@@ -175,9 +177,11 @@ def main():
     (folder / "data/text.txt").write_bytes(text)
     for number, name in enumerate(chosen or families):
         save(folder, name, *families[name])
-        for offset, mesh in enumerate(MESHES):
-            if not every_mesh and offset not in (number % len(MESHES), (number + 3) % len(MESHES)):
-                continue
+        chosen_meshes = [(offset, mesh) for offset, mesh in enumerate(MESHES)
+                         if every_mesh or offset in (number % len(MESHES), (number + 3) % len(MESHES))]
+        if families[name][0] == "mixtral" or families[name][0].endswith("_moe"):
+            chosen_meshes += [(len(MESHES), mesh) for mesh in SHARED_EXPERTS]
+        for offset, mesh in chosen_meshes:
             dtype = list(TYPES)[(number + offset) % len(TYPES)]  # every family in every type, every mesh in every type
             try:
                 check(binary, folder, name, dtype, mesh, text)
