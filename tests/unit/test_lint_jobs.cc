@@ -518,7 +518,27 @@ TEST_CASE("lint jobs: what has to be known for certain before it is an error", "
        in_job("SL016", Found::kWarning, kTwo,
               "export MASTER_ADDR=localhost\nsrun torchrun --nnodes=2 --node_rank=$R --master_addr=$HEAD t.py"),
        in_job("SL001", Found::kError, "--nodes=2 --ntasks-per-node=4", "srun torchrun --nnodes=2 --nproc_per_node=4 t.py"),
-       in_job("SL001", Found::kWarning, "--nodes=2 --ntasks-per-node=4", "srun torchrun --nnodes=2 --nproc_per_node=$G t.py")});
+       in_job("SL001", Found::kWarning, "--nodes=2 --ntasks-per-node=4", "srun torchrun --nnodes=2 --nproc_per_node=$G t.py"),
+       in_job("SL001", Found::kError, "--nodes=2 --ntasks-per-node=4",
+              "srun torchrun --nnodes=2 --nproc_per_node=$SLURM_NTASKS_PER_NODE t.py"),
+       in_job("SL001", Found::kNothing, "--nodes=2 --ntasks-per-node=1",
+              "srun torchrun --nnodes=2 --nproc_per_node=$SLURM_GPUS_ON_NODE t.py"),
+       // Two nodes may be played on one machine, 32 ranks may not.
+       {"TR012", Found::kWarning, "a.sh", "torchrun --nnodes=2 --node_rank=$1 --nproc_per_node=8 --master_addr=127.0.0.1 t.py\n"},
+       {"TR012", Found::kError, "a.sh", "torchrun --nnodes=4 --node_rank=$1 --nproc_per_node=8 --master_addr=127.0.0.1 t.py\n"},
+       {"TR012", Found::kWarning, "a.sh", "accelerate launch --num_machines 2 --num_processes 16 --main_process_ip localhost t.py\n"},
+       {"TR012", Found::kError, "a.sh", "accelerate launch --num_machines 4 --num_processes 32 --main_process_ip localhost t.py\n"},
+       // What a script's option is given starts nothing; what the script is given to start does.
+       {"DL005", Found::kNothing, "a.sh", "bash run.sh --backend deepspeed --model m\n"},
+       {"DL005", Found::kError, "a.sh", "bash run.sh deepspeed --num_gpu_per_node 8 t.py\n"},
+       // The Trainer reads the policy since 5.10 only, accelerate always did.
+       {"FSDP021", Found::kWarning, "t.yaml",
+        "output_dir: o\nper_device_train_batch_size: 1\nfsdp: full_shard\nfsdp_config: {auto_wrap_policy: transformer_layer}\n"},
+       {"FSDP021", Found::kError, "a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_auto_wrap_policy: transformer_layer}\n"},
+       // A fork's section, and a name that nobody has.
+       {"ACC010", Found::kWarning, "a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nwx_config: {enabled: true}\n"},
+       {"ACC010", Found::kError, "a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nwx_enabled: true\n"},
+       {"ACC010", Found::kError, "a.yaml", "distributed_type: FSDP\nfsdp_confg: {fsdp_version: 2}\n"}});
 }
 
 TEST_CASE("lint jobs: a configuration that stands in its file twice is one mistake", "[lint]") {

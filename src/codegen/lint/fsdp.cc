@@ -174,8 +174,10 @@ void fsdp_units(const LintSetup& setup, const FsdpView& in, Findings& report) {
     report.add("FSDP010", d, policy.empty() ? here : value_span(d, *in.find("auto_wrap_policy").value),
                "the whole model is one unit: all of it is gathered at once, no memory is saved");
   } else if (!policy.empty() && policy != "TRANSFORMER_BASED_WRAP" && policy != "SIZE_BASED_WRAP") {
+    const bool may_pass_over = !is_accelerate && !d.is(file_kind::kAxolotl) && setup.version("transformers").empty();
     report.add("FSDP021", d, value_span(d, *in.find("auto_wrap_policy").value), fmt::format("unknown wrap policy '{}'", policy),
-               {"use TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP", "", {}, {}});
+               {.help = "use TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP",
+                .error_if = may_pass_over ? "the Trainer is of Transformers 5.10 or later: older ones read no policy here" : ""});
   }
   const std::string strategy = in.get("sharding_strategy");
   const auto by_number = number(strategy);

@@ -312,6 +312,9 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       const std::string why = section.unknown == "silent" ? fmt::format("{} does not know it", table.tool) : "it does not know it";
       const std::string how = says_not_known(table, section, path, why);
       const bool is_far = (section.far == "warning" && is_near_none) || (section.far == "unlike" && help.empty());
+      // A tool that refuses names does not have a whole section of them that is like none of its own, but its forks do.
+      const bool is_forks = section.unknown != "silent" && at.value->kind == Value::Kind::kMap && !is_elsewhere &&
+                            misspelt_name(key, names).empty() && where_else(table, section, key).empty();
       if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
       if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
       const std::string meant = near.empty() ? key : near;
@@ -326,7 +329,7 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
                  {help,
                   section.unknown,
                   {},
-                  is_far || is_harmless ? std::optional<Severity>(Severity::kWarning) : std::nullopt,
+                  is_far || is_harmless || is_forks ? std::optional<Severity>(Severity::kWarning) : std::nullopt,
                   may_be_scripts ? "no script of your own reads it" : ""});
       continue;
     }

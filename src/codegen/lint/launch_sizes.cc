@@ -45,6 +45,12 @@ bool plays_nodes(const Launch& in) {
   return num > 1 && in.d.text.find('&') != std::string::npos && in.script().directives.empty();
 }
 
+// accelerate counts the processes of all nodes, torchrun those of one.
+int64_t ranks_of(const LaunchStage& run, int64_t nodes) {
+  return run.program == LaunchProgram::kAccelerate ? number(run.value("num_processes")).value_or(0)
+                                                   : nodes * number(run.value("nproc_per_node")).value_or(0);
+}
+
 void tr_localhost(const Launch& in, const LaunchStage& run, std::string_view nodes_option,
                   std::initializer_list<std::string_view> addresses) {
   const LaunchOption* wanted = run.find(nodes_option);
@@ -55,10 +61,12 @@ void tr_localhost(const Launch& in, const LaunchStage& run, std::string_view nod
     if (address == nullptr || !is_local(address->value) || is_default(in, *address)) continue;
     const bool is_assigned = in.d.cut(address->span).find("MASTER_ADDR") != std::string_view::npos;
     if (is_assigned && in.job_nodes > 1) continue;  // SL016 says it where it is set
+    // Several starts on one machine are how people try out two nodes; no machine has more GPUs than 16.
+    constexpr int64_t kMostGpus = 16;
+    const bool are_several = in.job_nodes > 1 || ranks_of(run, nodes) > kMostGpus;
     in.report.add("TR012", in.d, address->span,
                   fmt::format("'{}' is each node itself: {} nodes wait for each other and never meet", address->value, nodes),
-                  // Several starts on one machine are how people try out two nodes.
-                  {.error_if = in.job_nodes > 1 ? "" : "they are different machines"});
+                  {.error_if = are_several ? "" : "they are different machines"});
     return;
   }
 }

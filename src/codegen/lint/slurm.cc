@@ -72,9 +72,11 @@ void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& s
   const LaunchStage* launcher = launcher_under(in, line);
   if (launcher != nullptr && tasks > 1 && launcher->value("nproc_per_node") != "1") {
     // torchrun starts one process unless it is told otherwise; accelerate does what its file says.
-    const std::string processes = launcher->value("nproc_per_node");
+    const std::string processes = launcher->value("nproc_per_node"), variable = variable_of(processes);
+    const bool is_of_slurm = variable == "SLURM_NTASKS_PER_NODE" || variable == "SLURM_TASKS_PER_NODE" ||
+                             (in.gpus > 1 && (variable == "SLURM_GPUS_ON_NODE" || variable == "SLURM_GPUS_PER_NODE"));
     const bool starts_several =
-        launcher->program == LaunchProgram::kDeepspeed || processes == "gpu" || processes == "auto" ||
+        is_of_slurm || launcher->program == LaunchProgram::kDeepspeed || processes == "gpu" || processes == "auto" ||
         number(processes).value_or(0) > 1 || number(launcher->value("num_processes")).value_or(0) > 1 ||
         (counts.nodes > 0 && node_count(in.part.script, launcher->value("num_machines"), counts.nodes) == counts.nodes);
     in.report.add(

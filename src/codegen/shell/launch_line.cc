@@ -121,7 +121,7 @@ class LineReader {
   std::vector<LaunchStage> read() {
     if (handles_files()) return {};
     while (at_ < words_.size() && stages_.size() < kMaxStages) {
-      const LaunchProgram program = starts_program();
+      const LaunchProgram program = is_value_of_script() ? LaunchProgram::kOther : starts_program();
       if (program == LaunchProgram::kOther) {
         ++at_;
         continue;
@@ -139,6 +139,15 @@ class LineReader {
                                        "mkdir", "touch", "chmod", "du",    "stat",  "wc",  "tar", "cd",   "test",   "[",
                                        "[[",    "sed",   "awk",   "rsync", "which", "git", "pip", "type", "command"};
     return !words_.empty() && kTools.count(base_name(words_[0].text)) > 0;
+  }
+
+  // bash run.sh --backend deepspeed: the value of a script's option, where a script that starts what it is given has none in front.
+  bool is_value_of_script() const {
+    const auto is_shell_script = [this](size_t i) { return i < words_.size() && words_[i].text.ends_with(".sh"); };
+    const std::string first = words_.empty() ? "" : base_name(words_[0].text);
+    if (at_ == 0 || !(is_shell_script(0) || ((first == "bash" || first == "sh") && is_shell_script(1)))) return false;
+    const std::string& before = words_[at_ - 1].text;
+    return before.rfind("--", 0) == 0 && before.size() > 2 && before.find('=') == std::string::npos;
   }
 
   // What begins at the cursor; python -m torch.distributed.run counts as torchrun and moves the cursor to its last word.
