@@ -528,9 +528,14 @@ TEST_CASE("lint jobs: what has to be known for certain before it is an error", "
        {"TR012", Found::kError, "a.sh", "torchrun --nnodes=4 --node_rank=$1 --nproc_per_node=8 --master_addr=127.0.0.1 t.py\n"},
        {"TR012", Found::kWarning, "a.sh", "accelerate launch --num_machines 2 --num_processes 16 --main_process_ip localhost t.py\n"},
        {"TR012", Found::kError, "a.sh", "accelerate launch --num_machines 4 --num_processes 32 --main_process_ip localhost t.py\n"},
+       // Single quotes hand the name over, and each task's shell expands it.
+       in_job("SL003", Found::kError, kTwo, "RUN=\"torchrun --nnodes 2 --node_rank $SLURM_PROCID t.py\"\nsrun bash -c \"${A}${RUN}\""),
+       in_job("SL003", Found::kNothing, kTwo, "RUN='torchrun --nnodes 2 --node_rank $SLURM_PROCID t.py'\nsrun bash -c \"${A}${RUN}\""),
        // What a script's option is given starts nothing; what the script is given to start does.
        {"DL005", Found::kNothing, "a.sh", "bash run.sh --backend deepspeed --model m\n"},
        {"DL005", Found::kError, "a.sh", "bash run.sh deepspeed --num_gpu_per_node 8 t.py\n"},
+       {"DL001", Found::kWarning, "a.sh", "deepspeed --num_nodes 2 --num_gpus 8 --master_addr head t.py\n"},
+       in_job("DL001", Found::kError, "--nodes=2 --gpus-per-node=8", "deepspeed --num_nodes 2 --num_gpus 8 --master_addr head t.py"),
        // The Trainer reads the policy since 5.10 only, accelerate always did.
        {"FSDP021", Found::kWarning, "t.yaml",
         "output_dir: o\nper_device_train_batch_size: 1\nfsdp: full_shard\nfsdp_config: {auto_wrap_policy: transformer_layer}\n"},

@@ -131,7 +131,7 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchStage&
   }
 }
 
-void dl_command(const Document& d, const LaunchStage& run, Findings& report) {
+void dl_command(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
   const LaunchOption* include = run.find("include") != nullptr ? run.find("include") : run.find("i");
   const LaunchOption* exclude = run.find("exclude") != nullptr ? run.find("exclude") : run.find("e");
   const bool has_hostfile = run.has("hostfile") || run.has("H");
@@ -143,9 +143,12 @@ void dl_command(const Document& d, const LaunchStage& run, Findings& report) {
   if (include != nullptr && exclude != nullptr)
     report.add("DL001", d, exclude->span, "deepspeed launcher: --include and --exclude exclude each other");
   const auto nodes = number(run.value("num_nodes"));
-  if (nodes && *nodes > 1 && !has_hostfile && !run.has("launcher") && !run.has("no_ssh"))
+  if (nodes && *nodes > 1 && !has_hostfile && !run.has("launcher") && !run.has("no_ssh")) {
+    // Machines of one's own may have the launcher's default, /job/hostfile; nodes that a scheduler chooses do not stand in one.
+    const bool is_scheduled = !part.script.directives.empty() && d.text.find("hostfile") == std::string::npos;
     report.add("DL001", d, run.find("num_nodes")->span, fmt::format("deepspeed launcher: {} nodes need a hostfile", *nodes),
-               {.error_if = d.text.find("hostfile") == std::string::npos ? "" : "no machine has /job/hostfile"});
+               {.error_if = is_scheduled ? "" : "the first machine has no /job/hostfile"});
+  }
   const bool is_chosen = include != nullptr || exclude != nullptr || run.has("num_gpus") || (nodes && *nodes > 1);
   if (is_chosen) {
     for (const EnvironmentSetting& one : d.environment) {
@@ -203,7 +206,7 @@ void check_launchers(const LintSetup& setup, const Document& d, Findings& report
         tr_flags(setup, d, line, *run, report);
         tr_allocation(d, part, *run, report);
       }
-      if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, *run, report);
+      if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, part, *run, report);
     }
   }
 }

@@ -207,7 +207,10 @@ void sl_assigned(const JobScript& in, const std::vector<const LaunchLine*>& srun
     if (command.depth > 0 || !is_plain) continue;
     for (const ShellAssignment& one : command.assignments) {
       if (exported.count(one.name) + handed.count(one.name) == 0) continue;
-      report_early(in, one.value.span, {}, "srun starts", std::string(in.d.cut(one.value.span)) + " " + started);
+      const std::string whole = std::string(in.d.cut(one.value.span)) + " " + started;
+      for (const WordPart& part : one.value.parts) {  // what single quotes keep, the task's own shell expands
+        if (part.quote != ShellQuote::kSingle) report_early(in, part.span, {}, "srun starts", whole);
+      }
     }
   }
 }
