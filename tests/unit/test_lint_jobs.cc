@@ -540,6 +540,11 @@ TEST_CASE("lint jobs: what has to be known for certain before it is an error", "
        {"FSDP021", Found::kWarning, "t.yaml",
         "output_dir: o\nper_device_train_batch_size: 1\nfsdp: full_shard\nfsdp_config: {auto_wrap_policy: transformer_layer}\n"},
        {"FSDP021", Found::kError, "a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_auto_wrap_policy: transformer_layer}\n"},
+       // A slip of a key that does nothing in stage 2 changes nothing there.
+       {"FSDP020", Found::kWarning, "a.yaml",
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2, offload_param_devce: cpu}\n"},
+       {"FSDP020", Found::kError, "a.yaml",
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, offload_param_devce: cpu}\n"},
        // A fork's section, and a name that nobody has.
        {"ACC010", Found::kWarning, "a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nwx_config: {enabled: true}\n"},
        {"ACC010", Found::kError, "a.yaml", "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nwx_enabled: true\n"},

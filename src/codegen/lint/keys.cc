@@ -46,12 +46,13 @@ struct AcceptedSection {
   std::vector<OldKey> old;
   // Keys at the top that the tool's own wizard always writes: a file with all of them and an old key is of the release that had it.
   std::vector<std::string> wizard_writes;
-  std::string elsewhere;             // kind whose keys people write here; empty: none
-  std::vector<DecidingKey> decides;  // of those keys the ones that decide what is trained, with the key inside that has to be given
-  bool only_meant = false;           // only an unknown key that was meant for a known one can be an error
-  bool read_by_scripts = false;      // as a dictionary, too: an unknown key that is a common word may be theirs
-  bool is_tuning = false;            // but for `stage` its keys decide memory and speed only
-  std::vector<std::string> minor;    // keys that decide nothing about training: what is reported, ports
+  std::string elsewhere;                // kind whose keys people write here; empty: none
+  std::vector<DecidingKey> decides;     // of those keys the ones that decide what is trained, with the key inside that has to be given
+  bool only_meant = false;              // only an unknown key that was meant for a known one can be an error
+  bool read_by_scripts = false;         // as a dictionary, too: an unknown key that is a common word may be theirs
+  bool is_tuning = false;               // but for `stage` its keys decide memory and speed only
+  std::vector<std::string> in_stage_3;  // keys that act in ZeRO's stage 3 only; zero_stage says which there is, without it 2
+  std::vector<std::string> minor;       // keys that decide nothing about training: what is reported, ports
   std::vector<KeySpec> keys;
   std::vector<std::string> prefixes;   // keys that may carry this in front ("fsdp_")
   std::vector<std::string> read_with;  // a key at the top and its value: with another one the tool passes over the whole section
@@ -113,6 +114,7 @@ std::vector<Accepted> read_accepted() {
       one.get("near", section.near);
       one.get("strict_since", section.strict_since);
       one.get("minor", section.minor);
+      one.get("in_stage_3", section.in_stage_3);
       one.get("elsewhere", section.elsewhere);
       one.get("only_meant", section.only_meant);
       one.get("read_by_scripts", section.read_by_scripts);
@@ -320,9 +322,11 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       const std::string meant = near.empty() ? key : near;
       const bool may_be_scripts = section.read_by_scripts && misspelt_name(key, names).empty() && key.find('_') == std::string::npos;
       const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
+      const bool is_idle = real(map, "zero_stage").value_or(2) < 3 &&
+                           std::find(section.in_stage_3.begin(), section.in_stage_3.end(), meant) != section.in_stage_3.end();
       const bool is_harmless =
           section.unknown == "silent" &&
-          (is_minor || section.near == "warning" ||
+          (is_minor || is_idle || section.near == "warning" ||
            (section.only_meant && !is_elsewhere && !is_meant_for_known(section, key, names)) || asks_for_nothing(*at.value) ||
            only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
       report.add(section.code, d, key_span(d, at), how,
