@@ -63,6 +63,28 @@ TEST_CASE("read: a range of nodes is no number of them") {
   }
 }
 
+TEST_CASE("read: a launcher of no process says no number of GPUs") {
+  const std::string text = "#!/bin/bash\nN=0\nif have-gpus; then N=$(count-gpus); fi\ntorchrun --nproc_per_node=$N train.py\n";
+  CHECK(value(fields(text, "job.sh"), "hardware.gpus_per_node").empty());
+  const std::string eight = "#!/bin/bash\ntorchrun --nproc_per_node=8 train.py\n";
+  CHECK(value(fields(eight, "job.sh"), "hardware.gpus_per_node") == "8");
+}
+
+TEST_CASE("read: weights under adapters have no masters to lose") {
+  const std::string rest = "model_name_or_path: x/y\ndataset_name: a\nmax_length: 2048\nbf16: true\n";
+  CHECK(reason(readings(rest + "dtype: bfloat16\nuse_peft: true\n", "trl.yaml"), "dtype").empty());
+  CHECK(contains(reason(readings(rest + "dtype: bfloat16\n", "trl.yaml"), "dtype"), "masters"));
+  CHECK(value(fields(rest + "dtype: bfloat16\n", "trl.yaml"), "train.finetune").empty());
+}
+
+TEST_CASE("read: the wizard's empty sections and compilers of none are not DeepSpeed's") {
+  const std::string text =
+      "compute_environment: LOCAL_MACHINE\ndeepspeed_config: {}\ndistributed_type: MULTI_GPU\ndynamo_backend: 'NO'\n"
+      "fsdp_config: {}\nmegatron_lm_config: {}\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n";
+  CHECK(value(fields(text, "accelerate.yaml"), "strategy.sharding") == "ddp");
+  CHECK(value(fields(text, "accelerate.yaml"), "hardware.gpus_per_node") == "8");
+}
+
 TEST_CASE("read: a DeepSpeed file becomes fields with their places") {
   const std::string text = R"({
   "train_micro_batch_size_per_gpu": 2,
