@@ -78,8 +78,8 @@ struct Made {
   ProgramSplit split;
   Tuning tuning;
   Diagnostics refused;
-  std::shared_ptr<const NativePrograms> programs;  // when nothing is refused
-  std::vector<std::string> selective, full;        // what recomputing drops
+  std::shared_ptr<const NativePrograms> programs;         // when nothing is refused
+  std::map<Recompute, std::vector<std::string>> dropped;  // what recomputing drops
 };
 
 Diagnostics refused_traits(const Geometry& g) {
@@ -183,6 +183,16 @@ std::vector<std::string> saved_tensors(const NativePrograms& programs) {
   return all;
 }
 
+// All but what attention leaves, with which its backward needs no second forward.
+std::vector<std::string> without_attention(std::vector<std::string> saved, const NativePrograms& programs) {
+  for (const Program& block : programs.blocks)
+    for (const Op& op : block.forward)
+      if (op.kind == OpKind::kAttention)
+        std::erase_if(saved,
+                      [&](const std::string& name) { return std::find(op.writes.begin(), op.writes.end(), name) != op.writes.end(); });
+  return saved;
+}
+
 // Heads and feed-forward elements go whole to ranks; the vocabulary is padded.
 std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   const int tp = split.tp;
@@ -201,7 +211,7 @@ std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
 Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
   Geometry g = geometry;
   if (split.preference) g.router_loss = 0;  // it goes with the loss of tokens alone
-  Made made{geometry, split, tuning, refused_traits(g), nullptr, {}, {}};
+  Made made{geometry, split, tuning, refused_traits(g), nullptr, {}};
   if (!made.refused.empty()) return made;
   const Result<NativeFile>& file = native_file(g);
   if (!file.ok()) {
@@ -228,8 +238,12 @@ Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tun
   if (split.preference && runs_reference(*split.preference))
     programs->reference = reference_programs(*programs, keeps_reference(*split.preference));
   made.programs = std::move(programs);
-  made.selective = file->block.selective;
-  made.full = saved_tensors(*made.programs);
+  const std::vector<std::string> saved = saved_tensors(*made.programs);
+  made.dropped = {{Recompute::kNone, {}},
+                  {Recompute::kSelective, file->block.selective},
+                  {Recompute::kKeepAttention, without_attention(saved, *made.programs)},
+                  {Recompute::kFull, saved},
+                  {Recompute::kEveryK, saved}};
   return made;
 }
 
@@ -338,7 +352,8 @@ bool uses_input(const NativePrograms& programs, std::string_view name) {
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy, const Tuning& tuning) {
   if (policy == Recompute::kNone) return {};
   const std::shared_ptr<const Made> made = made_for(geometry, {}, tuning);
-  return policy == Recompute::kSelective ? made->selective : made->full;
+  const auto found = made->dropped.find(policy);
+  return found == made->dropped.end() ? std::vector<std::string>{} : found->second;
 }
 
 }  // namespace distsetup

@@ -64,7 +64,8 @@ bool uses_input(const NativePrograms& programs, std::string_view name);
 // Filled anew for each micro-batch: ids, targets, and where documents lie.
 bool is_fed(std::string_view input);
 
-// Names of block tensors a policy drops: none {}, selective what the family's file lists, full: everything saved but x.
+// Names of block tensors a policy drops: none {}, selective what the family's file lists, full: everything saved but x,
+// keep_attention: all that full does but what attention leaves.
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy, const Tuning& tuning = {});
 
 }  // namespace distsetup

@@ -26,7 +26,7 @@ inline constexpr std::string_view kRandomInit = "random", kWeightsInit = "weight
 
 enum class Verdict { kFits, kTight, kDoesNotFit };
 enum class Sharding { kDdp, kZero1, kZero2, kZero3 };
-enum class Recompute { kNone, kSelective, kFull, kEveryK };
+enum class Recompute { kNone, kSelective, kKeepAttention, kFull, kEveryK };
 // How the learning rate goes on after the warm-up (runtime/optim/learning_rate.h).
 enum class LearningRateSchedule { kCosine, kLinear, kConstant, kWsd, kInverseSqrt, kStep };
 // Which number says how good a checkpoint is; the smaller the better.

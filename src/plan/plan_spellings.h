@@ -25,8 +25,8 @@ std::span<const Spelling<E>> spellings();
 DISTSETUP_SPELLINGS(Verdict, {Verdict::kFits, "fits"}, {Verdict::kTight, "tight"}, {Verdict::kDoesNotFit, "does_not_fit"})
 DISTSETUP_SPELLINGS(Sharding, {Sharding::kDdp, "ddp"}, {Sharding::kZero1, "zero1"}, {Sharding::kZero2, "zero2"},
                     {Sharding::kZero3, "zero3"})
-DISTSETUP_SPELLINGS(Recompute, {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"}, {Recompute::kFull, "full"},
-                    {Recompute::kEveryK, "every_k"})
+DISTSETUP_SPELLINGS(Recompute, {Recompute::kNone, "none"}, {Recompute::kSelective, "selective"},
+                    {Recompute::kKeepAttention, "keep_attention"}, {Recompute::kFull, "full"}, {Recompute::kEveryK, "every_k"})
 DISTSETUP_SPELLINGS(Dtype, {Dtype::kF32, "fp32"}, {Dtype::kBf16, "bf16"}, {Dtype::kF16, "fp16"}, {Dtype::kF8, "fp8"})
 DISTSETUP_SPELLINGS(OffloadPlace, {OffloadPlace::kNone, "none"}, {OffloadPlace::kHost, "host"}, {OffloadPlace::kNvme, "nvme"})
 DISTSETUP_SPELLINGS(LearningRateSchedule, {LearningRateSchedule::kCosine, "cosine"}, {LearningRateSchedule::kLinear, "linear"},

@@ -64,7 +64,7 @@ rules:
   - unless: {strategy.sharding: zero3}
     message: "the toy shards everything, it has no form for {strategy.sharding}"
     help: plan again with --sharding zero3
-  - when: {recompute.policy: [selective, every_k]}
+  - when: {recompute.policy: [selective, every_k, keep_attention]}
     message: "the toy recomputes all or nothing, the plan says {recompute.policy}"
     help: plan again with --recompute full
   - unless: {mesh.pp: 1}

@@ -79,7 +79,8 @@ TEST_CASE("every small plan whose ranks share experts obeys every rule, of a lis
   int plans = 0;
   for (const SharedMesh& m : meshes())
     for (const int64_t accumulation : {1, 2, 3})
-      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull, Recompute::kEveryK})
+      for (const Recompute recompute :
+           {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull, Recompute::kEveryK})
         for (const Dtype compute : {Dtype::kF32, Dtype::kBf16})
           for (const bool reshard : {true, false}) {
             if (!reshard && m.sharding != Sharding::kZero3) continue;
@@ -147,7 +148,7 @@ TEST_CASE("the gradient norm takes every element of shared experts and of all el
 
 TEST_CASE("simulate's bytes of ranks that share experts are the expanded list's, and bounds are below") {
   for (const SharedMesh& m : meshes()) {
-    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull}) {
       Plan plan = shared_plan(m, 2, recompute, recompute == Recompute::kNone ? Dtype::kBf16 : Dtype::kF32);
       plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = 1e11;
       plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 0.5;

@@ -51,7 +51,7 @@ TEST_CASE("every plan with at most 4 ranks, 3 units and 3 micro-batches obeys ev
                                               {1, 2, 2},
                                               {1, 4, 1}})
         for (const int64_t accumulation : {1, 2, 3})
-          for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
+          for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull})
             for (const Dtype compute : {Dtype::kF32, Dtype::kBf16})
               for (const bool tied : {false, true})
                 for (const bool reshard : {true, false}) {

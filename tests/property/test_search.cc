@@ -80,7 +80,7 @@ Problem random_problem(std::mt19937_64& random) {
   p.node_counts = {static_cast<int>(pick(1, 2))};
   p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
   p.reshard_after_forward = {1, 0};
-  p.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+  p.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull};
   p.global_batch = h.gpus_per_node * p.node_counts.front() * pick(1, 6);
   return p;
 }

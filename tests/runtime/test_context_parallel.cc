@@ -60,7 +60,7 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
   o.accumulation = is_small ? 4 : 2;
   INFO(s.name << ", " << which);
   if (is_small)
-    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull});
   else
     check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }

@@ -42,7 +42,7 @@ Geometry variant_of(const std::string& which) {
 TEST_CASE("gradients equal autograd's in fp32", "[engine]") {
   const auto which = GENERATE(as<std::string>{}, "plain", "tied", "qkv bias", "qk-norm", "all", "square");
   const int64_t accumulation = GENERATE(1, 4);
-  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull);
   INFO(which << ", accumulation " << accumulation << ", recompute " << name(recompute));
   TinyOptions o;
   o.geometry = variant_of(which);
@@ -93,7 +93,8 @@ TEST_CASE("recompute policies and poisoned memory change no bit on one rank", "[
   o.geometry = variant_of("all");
   o.geometry.num_layers = 3;
   const RunResult plain = train(tiny_plan(o), 4);
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull, Recompute::kEveryK}) {
+  for (const Recompute recompute :
+       {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull, Recompute::kEveryK}) {
     INFO(name(precision) << ", accumulation " << accumulation << ", recompute " << name(recompute));
     o.recompute = recompute;
     CHECK(train(tiny_plan(o), 4) == plain);

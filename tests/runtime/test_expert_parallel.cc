@@ -76,8 +76,8 @@ void check_strategies(const std::string& which, const std::vector<Recompute>& wa
 
 TEST_CASE("experts shared by ranks train with every sharding, accumulation and recomputation as on one rank", "[expert_parallel]") {
   const bool is_long = num_rounds(1) > 1;
-  check_strategies("qwen2",
-                   is_long ? std::vector{Recompute::kNone, Recompute::kSelective, Recompute::kFull} : std::vector{Recompute::kFull});
+  check_strategies("qwen2", is_long ? std::vector{Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull}
+                                    : std::vector{Recompute::kFull});
   if (!is_long) check_strategies("qwen2", {Recompute::kSelective}, 7);
 }
 

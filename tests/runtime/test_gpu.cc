@@ -53,7 +53,7 @@ RunResult train_on_gpu(const Plan& plan, int64_t steps, bool poison = false) {
 }
 
 TEST_CASE("gpu: a run in fp32 is the CPU's, poisoned memory changes no bit", "[.gpu]") {
-  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull);
   const int64_t accumulation = GENERATE(1, 2);
   const bool plain = GENERATE(true, false);
   TinyOptions o = sized(64, 16);

@@ -88,7 +88,7 @@ TEST_CASE("run buffers and arena are allocated to the byte, ops allocate their w
 TEST_CASE("the peak is at the instruction that the list predicts", "[memory]") {
   install_meter();
   set_compute_threads(1);
-  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull);
   TinyOptions o = sized(128, 64);
   o.recompute = recompute;
   const Plan plan = tiny_plan(o);

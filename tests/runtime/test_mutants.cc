@@ -90,7 +90,7 @@ int check_forgotten(const Schedule& good, const std::function<bool(const Schedul
 }
 
 TEST_CASE("forgetting the last use of any buffer is caught by poison", "[mutants]") {
-  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kFull);
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull);
   const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o;
   o.recompute = recompute;

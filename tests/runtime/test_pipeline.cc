@@ -46,7 +46,7 @@ TEST_CASE("pipelines of 2 and 4 stages, with every sharding, train as one rank d
   o.accumulation = s.accumulation;
   INFO(s.name << ", " << which);
   if (s.replicate * s.shard == 1)
-    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull});
   else
     check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }

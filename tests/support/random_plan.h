@@ -107,7 +107,7 @@ PlanChoice random_choice(Random& random) {
   c.sharding = static_cast<Sharding>(pick(0, 3));
   c.dp_replicate = pick(1, 3);
   c.dp_shard = c.sharding == Sharding::kDdp ? 1 : pick(1, 6);
-  c.recompute = static_cast<Recompute>(pick(0, 3));
+  c.recompute = static_cast<Recompute>(pick(0, 4));
   c.every_k = c.recompute == Recompute::kEveryK ? pick(1, 3) : 0;
   c.accumulation = pick(1, 6);
   c.micro_batch = pick(1, 3);

@@ -95,11 +95,16 @@ TEST_CASE("native programs: each built-in model that one runs has as many parame
     INFO(id);
     if (native_programs(g)->file == g.family) families.insert(g.family);
     CHECK(make_layout(g, {}).numel == count_parameters(g).total);
-    for (const Recompute policy : {Recompute::kSelective, Recompute::kFull})
+    for (const Recompute policy : {Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull})
       for (const Program& block : native_programs(g)->blocks) {
         const std::vector<std::string> dropped = dropped_tensors(g, policy);
         const ProgramVariant v = derive(block, {dropped.begin(), dropped.end()}, Pass::kTrain);
         CHECK(v.kept.size() < v.saved.size() + 1);
+        const auto attends_again = std::count_if(v.backward.begin(), v.backward.end(), [](const OpInstance& op) {
+          return op.recomputed && op.op->kind == OpKind::kAttention;
+        });
+        CHECK((attends_again > 0) == (policy == Recompute::kFull));
+        if (policy == Recompute::kKeepAttention) CHECK(v.kept.size() == 3);  // x, and what attention leaves
       }
   }
   CHECK(families == std::set<std::string>{"falcon", "gemma", "gemma2", "gemma3_text", "glm4_moe", "gpt2", "gpt_bigcode", "gpt_neox",

@@ -57,6 +57,8 @@ TEST_CASE("saved tensors and recomputed operations are derived from reads and wr
   // The down projection is never redone: nothing in backward reads y.
   CHECK(recomputed(Recompute::kFull) == std::vector<std::string>{"norm1", "qkv", "rope", "attention", "out", "norm2", "up", "swiglu"});
   CHECK(recomputed(Recompute::kSelective) == std::vector<std::string>{"swiglu", "norm2", "norm1"});
+  // What attention leaves is kept: all is computed again but attention itself.
+  CHECK(recomputed(Recompute::kKeepAttention) == std::vector<std::string>{"out", "norm2", "up", "swiglu", "norm1", "qkv", "rope"});
   const std::vector<std::string> full = dropped_tensors(tiny_geometry(), Recompute::kFull);
   std::set<std::string> all(none.saved.begin(), none.saved.end());
   all.erase("x");

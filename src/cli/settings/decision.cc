@@ -36,7 +36,7 @@ const std::vector<Decision>& decisions() {
        [](const Plan& p) { return std::string(name(p.strategy.sharding)); }},
       {"recompute",
        "parallel.recompute",
-       {"none", "selective", "full"},
+       {"none", "selective", "keep_attention", "full"},
        0,
        [](const Plan& p) { return std::string(name(p.recompute.policy)); }},
       {"micro_batch", "parallel.micro_batch", {}, 64, [](const Plan& p) { return std::to_string(p.micro_batch); }},

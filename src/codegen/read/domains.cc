@@ -13,7 +13,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& known_domain
       {"strategy.sharding", {"ddp", "zero1", "zero2", "zero3"}},
       {"strategy.reshard_after_forward", {"true", "false"}},
       {"precision.compute", {"bf16", "fp32", "fp16"}},
-      {"recompute.policy", {"none", "full", "selective", "every_k"}},
+      {"recompute.policy", {"none", "full", "selective", "every_k", "keep_attention"}},
       {"offload.optimizer", {"none", "host", "nvme"}},
       {"offload.parameters", {"none", "host", "nvme"}},
       {"offload.activations", {"none", "host", "nvme"}},

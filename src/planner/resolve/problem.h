@@ -20,6 +20,11 @@ enum class Goal { kThroughput, kMinGpus, kMaxContext, kMinCost, kMinMemory };
 // Largest micro_batch × sequence_length²: query-key pairs of one forward. Attention's FLOPs stay far inside 64 bits.
 inline constexpr double kMostPairs = 1e14;
 
+// What is tried where nothing is said of recomputation, least of it first; of these what the trainer has.
+inline std::vector<Recompute> searched_recomputes() {
+  return {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull};
+}
+
 inline constexpr int kMaxNodes = 512;  // where a number of nodes is looked for
 
 struct Problem {

@@ -38,10 +38,9 @@ void pin_sharding(Resolving& r) {
 
 void pin_recompute(Resolving& r) {
   const std::string given = r.spec.text("parallel.recompute").value_or("auto");
-  r.problem.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
-  if (given == "none") r.problem.recomputes = {Recompute::kNone};
-  if (given == "selective") r.problem.recomputes = {Recompute::kSelective};
-  if (given == "full") r.problem.recomputes = {Recompute::kFull};
+  r.problem.recomputes = searched_recomputes();
+  for (const Recompute policy : searched_recomputes())
+    if (given == name(policy)) r.problem.recomputes = {policy};
   if (!given.starts_with("every_k:")) return;
   r.problem.recomputes = {Recompute::kEveryK};
   r.problem.recompute_every_k = std::stoi(given.substr(8));

@@ -8,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/map_reader.h"
 #include "base/names.h"
+#include "plan/plan_spellings.h"
 #include "planner/resolve/setup_words.h"
 
 namespace distsetup {
@@ -15,14 +16,13 @@ namespace {
 
 constexpr Named<Sharding> kShardings[] = {
     {"ddp", Sharding::kDdp}, {"zero1", Sharding::kZero1}, {"zero2", Sharding::kZero2}, {"zero3", Sharding::kZero3}};
-constexpr Named<Recompute> kPolicies[] = {
-    {"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"every_k", Recompute::kEveryK}, {"full", Recompute::kFull}};
 constexpr Named<ActivationRecompute> kActivations[] = {{"none", ActivationRecompute::kNone},
                                                        {"op_selective", ActivationRecompute::kOpSelective},
                                                        {"attention_only", ActivationRecompute::kAttentionOnly},
                                                        {"every_k", ActivationRecompute::kEveryK},
                                                        {"full", ActivationRecompute::kFull}};
 constexpr Named<Dtype> kDtypes[] = {{"fp32", Dtype::kF32}, {"bf16", Dtype::kBf16}, {"fp16", Dtype::kF16}};
+
 class TrainerReader {
  public:
   TrainerReader(const Presets& presets, const Value& map, TrainerFacts& facts, Diagnostics& said)
@@ -52,7 +52,7 @@ class TrainerReader {
       for (const Value& item : list->items) enumeration(&item, std::span(kShardings), facts_.shardings.emplace_back());
     }
     each("recompute", [&](const std::string& key, const Value& value) {
-      for (const auto& policy : kPolicies)
+      for (const auto& policy : spellings<Recompute>())
         if (policy.text == key) return enumeration(&value, std::span(kActivations), facts_.recomputes[policy.value]);
       said_.push_back(error(code::kUnknownKey, value.location, fmt::format("recompute: unknown policy '{}'", key)));
     });

@@ -82,8 +82,8 @@ class Fixer {
 
   void recompute() {
     if (problem_.recomputes.size() != 1) return;
-    for (const Recompute policy : {Recompute::kSelective, Recompute::kFull}) {
-      if (problem_.recomputes.front() == policy || problem_.recomputes.front() == Recompute::kFull) continue;
+    for (const Recompute policy : searched_recomputes()) {
+      if (recompute_order(policy) <= recompute_order(problem_.recomputes.front())) continue;
       const auto plan = attempt([&](Problem& p) { p.recomputes = {policy}; });
       if (!plan.has_value()) continue;
       propose(fmt::format("--recompute {}", name(policy)), *plan);
@@ -123,7 +123,7 @@ class Fixer {
     const auto plan = attempt([](Problem& p) {
       p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
       p.reshard_after_forward = {1, 0};
-      p.recomputes = {Recompute::kNone, Recompute::kSelective, Recompute::kFull};
+      p.recomputes = searched_recomputes();
       p.dp_shard = p.dp_replicate = 0;
       p.hybrid = false;
       p.micro_batch = p.gradient_accumulation = 0;

@@ -366,7 +366,14 @@ int num_axes(const Choice& c, const SelectionRules& rules) {
 }
 
 int recompute_order(Recompute r) {
-  return r == Recompute::kEveryK ? 2 : r == Recompute::kFull ? 3 : r == Recompute::kSelective ? 1 : 0;
+  switch (r) {
+    case Recompute::kNone: return 0;
+    case Recompute::kSelective: return 1;
+    case Recompute::kEveryK: return 2;
+    case Recompute::kKeepAttention: return 3;
+    case Recompute::kFull: return 4;
+  }
+  return 0;
 }
 
 SearchResult search(const Problem& problem, int nodes, Predictor& predictor, const SearchWish& wish) {

@@ -21,7 +21,7 @@ inline constexpr double kAnySpeed = std::numeric_limits<double>::infinity();
 bool simpler(const Candidate& a, const Candidate& b, const SelectionRules& rules);
 // How many kinds of parallelism a reader has to understand beyond sharding.
 int num_axes(const Choice& choice, const SelectionRules& rules);
-int recompute_order(Recompute recompute);  // none, selective, every_k, full
+int recompute_order(Recompute recompute);  // none, selective, every_k, keep_attention, full
 
 // By more than a point: probabilities are no better known.
 bool is_likelier(const Candidate& a, const Candidate& b);

@@ -42,6 +42,7 @@ const std::vector<AmbiguousChoice> kShardingAmbiguous = {
 const std::vector<SettingChoice> kRecompute = {
     {"none", {"no", "off", "false"}, "keep all that backward reads", ""},
     {"selective", {"sac"}, "drop what is cheap to compute again: norms, activation functions, products", ""},
+    {"keep_attention", {}, "keep each block's input and what attention leaves", ""},
     {"full", {"true", "yes", "on"}, "keep only each block's input", ""},
     {"every_k", {}, "every_k:<k>: one block in k in full", ""},
 };
