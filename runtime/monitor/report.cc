@@ -11,6 +11,7 @@
 #include "base/quantity.h"
 #include "model/count.h"
 #include "model/geometry.h"
+#include "plan/chunked_loss.h"
 #include "plan/schedule.h"
 
 namespace distsetup {
@@ -201,6 +202,7 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
   const Mesh& mesh = plan.mesh;
   std::string recompute(name(plan.recompute.policy));
   if (plan.recompute.policy == Recompute::kEveryK) recompute = fmt::format("every_k:{}", plan.recompute.every_k);
+  if (plan.strategy.loss_head == kChunkedLoss) recompute += fmt::format(" · loss in {} chunks", kLossChunks);
   std::string text = fmt::format("{} · {} parameters · {} {} · {} · {} · recompute {}\n", plan.model.name,
                                  format_count(count_parameters(plan.model).total), mesh.world(), mesh.world() == 1 ? "rank" : "ranks",
                                  name(plan.strategy.sharding), name(plan.precision.compute), recompute);

@@ -201,7 +201,7 @@ class PipelineCompiler final : public UnitCompiler {
       if (u == head() && s_.layout->units.front().is_copy) after_backward(0, last);
     }
     if (const int shared = s_.layout->shared_unit(); shared >= 0) after_backward(shared, last);
-    finish_reduce(last);
+    finish_reductions(last);
   }
 
   // --- phases

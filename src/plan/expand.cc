@@ -161,11 +161,12 @@ class Expander {
     return -1;
   }
 
-  View operand_view(const Instruction& i, const ProgramVariant& v, const Operand& o, Homes& table) {
+  View operand_view(const Instruction& i, const ProgramVariant& v, const Op& op, const Operand& o, Homes& table) {
     switch (o.kind) {
       case Operand::Kind::kInput: {
         const int b = run_.at(v.program->inputs[o.index]);
-        return whole(b, program_input(s_.buffers[b].name, s_.symbols).shape);
+        const View all = whole(b, program_input(s_.buffers[b].name, s_.symbols).shape);
+        return is_fed(s_.buffers[b].name) ? rows_of_chunk(op, all) : all;
       }
       case Operand::Kind::kParameter: return slot_view(i, o.index, false);
       case Operand::Kind::kGradient: return slot_view(i, o.index, true);
@@ -174,7 +175,8 @@ class Expander {
     const TensorDecl& decl = *v.tensors[o.index].decl;
     const Home at = home(v, o.index, i, table);
     const Dtype dtype = decl.dtype == Dtype::kCompute ? s_.compute : decl.dtype;
-    return {at.buffer, at.offset_bytes, shape(decl), dtype, Group::kSelf};
+    const View all = {at.buffer, at.offset_bytes, shape(decl), dtype, Group::kSelf};
+    return has_all_rows(decl) ? rows_of_chunk(op, all) : all;
   }
 
   void add_ops(int index, const std::vector<OpInstance>& ops, Homes& table) {
@@ -188,9 +190,9 @@ class Expander {
       step.unit = i.unit;
       step.recomputed = instance.recomputed;
       step.program_op = instance.op;
-      for (const Operand& o : instance.reads) step.reads.push_back(operand_view(i, v, o, table));
+      for (const Operand& o : instance.reads) step.reads.push_back(operand_view(i, v, *instance.op, o, table));
       for (const Operand& o : instance.writes) {
-        step.writes.push_back(operand_view(i, v, o, table));
+        step.writes.push_back(operand_view(i, v, *instance.op, o, table));
         if (o.kind != Operand::Kind::kGradient) continue;
         const View& g = step.writes.back();
         step.accumulate = !gradients_written_.insert({g.buffer, g.offset_bytes}).second;
@@ -347,7 +349,7 @@ class Expander {
         const int w = step.writes[over.write].buffer, r = step.reads[over.read].buffer;
         Buffer& to = s_.buffers[w];
         if (to.lifetime != BufferLifetime::kSpan || s_.buffers[r].lifetime != BufferLifetime::kSpan) continue;
-        if (!is_tensor(to) || !is_tensor(s_.buffers[r])) continue;
+        if (!is_tensor(to) || !is_tensor(s_.buffers[r]) || to.overlay_of >= 0) continue;  // over an earlier operand
         Buffer& from = s_.buffers[root_buffer(s_.buffers, r)];
         if (to.first_step != n || from.last_step != n || aligned(from.bytes) != aligned(to.bytes)) continue;
         to.overlay_of = root_buffer(s_.buffers, r);

@@ -78,7 +78,7 @@ void drop_dead_gradients(Program& program, const std::set<std::string>& with_gra
     if (std::none_of(op->writes.begin(), op->writes.end(), is_wanted)) continue;
     const bool dx_is_unused = !wanted.contains("dx");
     for (const std::string& w : op->writes)
-      if (!has_name(op->reads, w)) wanted.erase(w);
+      if (!has_name(op->reads, w) && op->chunk == 0) wanted.erase(w);  // of later chunks: earlier ones write other rows
     wanted.insert(op->reads.begin(), op->reads.end());
     for (std::string& w : op->writes) {
       const bool is_frozen = is_gradient(w) && !with_gradients.contains(w.substr(2));

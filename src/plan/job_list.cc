@@ -6,6 +6,16 @@
 
 namespace distsetup {
 
+namespace {
+
+bool writes_loss(const ProgramVariant& v, const std::vector<OpInstance>& ops) {
+  const auto is_loss = [&](const Operand& o) { return o.kind == Operand::Kind::kInput && v.program->inputs[o.index] == "loss"; };
+  return std::any_of(ops.begin(), ops.end(),
+                     [&](const OpInstance& op) { return std::any_of(op.writes.begin(), op.writes.end(), is_loss); });
+}
+
+}  // namespace
+
 JobList::JobList(const Schedule& schedule)
     : s(schedule),
       num_units(static_cast<int>(schedule.layout->units.size())),
@@ -17,6 +27,11 @@ JobList::JobList(const Schedule& schedule)
     if (s.buffers[b].name == "reference_logps") reference_logps = static_cast<int>(b);
   }
   for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
+  if (const int last = s.unit_variant.back(); last >= 0) {
+    const ProgramVariant& v = *s.variants[static_cast<size_t>(last)];
+    forward_adds_loss = writes_loss(v, v.forward);
+    backward_adds_loss = writes_loss(v, v.backward);
+  }
   std::set<int> written;
   for (const Instruction& i : s.instructions) {
     programs.push_back(is_program(i.op) ? touched(i, written) : Touched{});

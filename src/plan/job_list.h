@@ -29,13 +29,14 @@ struct JobList {
 
   const Schedule& s;
   int num_units = 0, num_slots = 0;
-  std::vector<TouchedUnits> backward;  // per unit with a program: what its backward reads and writes
-  int loss = -1;                       // buffer; -1: there is none
-  int reference_logps = -1;            // the same
-  std::vector<int> replica;            // per unit: replica_of()
-  std::vector<int> first_slot;         // per buffer
-  std::vector<Touched> programs;       // per instruction; empty but for Forward and Backward
-  std::vector<uint64_t> exchanges;     // per instruction: which data its program exchanges with whom, in order, as one number
+  std::vector<TouchedUnits> backward;                          // per unit with a program: what its backward reads and writes
+  int loss = -1;                                               // buffer; -1: there is none
+  bool forward_adds_loss = false, backward_adds_loss = false;  // of the head: a loss in chunks is backward's
+  int reference_logps = -1;                                    // the same
+  std::vector<int> replica;                                    // per unit: replica_of()
+  std::vector<int> first_slot;                                 // per buffer
+  std::vector<Touched> programs;                               // per instruction; empty but for Forward and Backward
+  std::vector<uint64_t> exchanges;  // per instruction: which data its program exchanges with whom, in order, as one number
 
  private:
   Touched touched(const Instruction& i, std::set<int>& written) const;

@@ -352,7 +352,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
       builder.add(over_unpacked(op, parameters, tuned_slots.quantized(), builder));
     if (tuned != nullptr) add_adapters(op, parameters, tuned->adapted, *tuning, symbols, builder);
   }
-  const std::string problem = builder.finish();
+  const std::string problem = builder.finish(kind == UnitKind::kHead ? split.loss_chunks : 1);
   if (problem.empty() && tuned != nullptr) drop_dead_gradients(program, tuned_slots.with_gradients(), tuned->passes_gradient, builder);
   return problem;
 }

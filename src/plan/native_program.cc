@@ -13,6 +13,7 @@
 #include "model/approximate.h"
 #include "model/count.h"
 #include "model/rope.h"
+#include "plan/chunked_loss.h"
 #include "plan/expert_parallel.h"
 #include "plan/expert_rules.h"
 #include "plan/kernel_table.h"
@@ -276,6 +277,7 @@ ProgramSplit split_of(const Plan& plan) {
   ProgramSplit split = {plan.mesh.tp,      plan.mesh.cp, cp_method_of(plan.strategy.cp_method).value_or(CpMethod::kAllGather),
                         plan.data.packing, {},           plan.mesh.ep};
   if (learns_preferences(plan.train)) split.preference = plan.train.preference;
+  if (is_native(plan) && plan.strategy.loss_head == kChunkedLoss) split.loss_chunks = kLossChunks;
   return split;
 }
 

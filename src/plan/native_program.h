@@ -34,10 +34,11 @@ struct ProgramSplit {
   CpMethod cp_method = CpMethod::kAllGather;
   bool packed = false;  // rows hold several documents (packed_rows.h)
   std::optional<PreferencePlan> preference;
-  int ep = 1;  // ranks that share the experts of each layer (expert_parallel.h)
+  int ep = 1;           // ranks that share the experts of each layer (expert_parallel.h)
+  int loss_chunks = 1;  // parts of the rows that head and loss take one after the other (chunked_loss.h)
   bool operator==(const ProgramSplit& other) const {
     return tp == other.tp && cp == other.cp && packed == other.packed && (cp == 1 || cp_method == other.cp_method) &&
-           preference == other.preference && ep == other.ep;
+           preference == other.preference && ep == other.ep && loss_chunks == other.loss_chunks;
   }
 };
 ProgramSplit split_of(const Plan& plan);

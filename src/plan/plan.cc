@@ -8,6 +8,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/rope.h"
+#include "plan/chunked_loss.h"
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
 #include "plan/expert_parallel.h"
@@ -71,8 +72,10 @@ Diagnostics check_sizes(const Plan& p) {
           fmt::format("ddp shards nothing, the mesh has dp_shard {}", m.dp_shard));
   require(p.strategy.reshard_after_forward || p.strategy.sharding == Sharding::kZero3, code::kConflict,
           fmt::format("reshard_after_forward: false is legal with zero3 only, sharding is {}", name(p.strategy.sharding)));
-  require(p.strategy.prefetch >= 0 && p.strategy.prefetch <= 8, code::kOutOfRange,
-          fmt::format("prefetch {} is not in 0..8", p.strategy.prefetch));
+  require(p.strategy.prefetch >= 0 && p.strategy.prefetch <= kMostInFlight, code::kOutOfRange,
+          fmt::format("prefetch {} is not in 0..{}", p.strategy.prefetch, kMostInFlight));
+  require(p.strategy.reductions_in_flight >= 1 && p.strategy.reductions_in_flight <= kMostInFlight, code::kOutOfRange,
+          fmt::format("{} reductions in flight are not in 1..{}", p.strategy.reductions_in_flight, kMostInFlight));
   require(p.recompute.policy != Recompute::kEveryK || p.recompute.every_k >= 1, code::kOutOfRange,
           fmt::format("every_k:{} is not at least 1", p.recompute.every_k));
   return out;
@@ -113,6 +116,8 @@ Diagnostics check_bundled(const Plan& p) {
   append(out, check_native_kernels(p.model, p.hardware.accelerator, p.precision.compute));
   require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
           fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
+  const std::string not_chunked = chunked_loss_problem(p);
+  require(not_chunked.empty(), code::kUnsupportedFeature, not_chunked, "--loss-head eager");
   append(out, check_expert_parallel(p));
   append(out, check_pipeline(p));
   const std::string uncut = cut_problem(p.train.sequence_length, m.cp);

@@ -85,6 +85,8 @@ struct HardwarePlan {
   bool operator==(const HardwarePlan&) const = default;
 };
 
+inline constexpr int kMostInFlight = 8;  // gathers ahead of a unit, reductions behind it
+
 struct StrategyPlan {
   std::string trainer{kNative};
   std::string program{kNative};  // presets/programs/<id>.yaml: whose operations the blocks run
@@ -93,6 +95,7 @@ struct StrategyPlan {
   Sharding sharding = Sharding::kZero3;
   bool reshard_after_forward = true;
   int prefetch = 1;                // gathers in flight ahead of the unit that computes
+  int reductions_in_flight = 1;    // of gradients, beside the backward of units below
   int virtual_stages = 1;          // of one pipeline rank
   int hpz = 1;                     // ranks that share a second 16-bit copy of the parameters (ZeRO++); 1: there is none
   bool sequence_parallel = false;  // with tp: norms and residuals are split over the sequence

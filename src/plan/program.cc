@@ -19,16 +19,18 @@ constexpr int kForever = std::numeric_limits<int>::max();
 bool is_parameter(std::string_view name) { return name.starts_with("p:"); }
 bool is_gradient(std::string_view name) { return name.starts_with("g:"); }
 
+bool runs_in_forward(const Op& op, Pass pass) { return pass == Pass::kEvaluate || !is_of_chunk(op); }
+
 bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Names of tensors, in forward order, each once.
-std::vector<std::string> written_by(const std::vector<Op>& ops, const Program& program) {
+// Names of tensors that forward writes, in order, each once.
+std::vector<std::string> written_by_forward(const Program& program, Pass pass) {
   std::vector<std::string> names;
-  for (const Op& op : ops)
+  for (const Op& op : program.forward)
     for (const std::string& w : op.writes)
-      if (!is_gradient(w) && !contains(program.inputs, w) && !contains(names, w)) names.push_back(w);
+      if (runs_in_forward(op, pass) && !contains(program.inputs, w) && !contains(names, w)) names.push_back(w);
   return names;
 }
 
@@ -53,13 +55,14 @@ class Deriver {
     add_slots(program.quantized_parameters, SlotHome::kQuantized);
     add_slots(program.reference_parameters, SlotHome::kReference);
     for (const std::string& slot : program.borrowed_reference_slots) add_slot(slot, SlotHome::kReferenceEmbedding);
-    forward_names_ = written_by(program.forward, program);
+    forward_names_ = written_by_forward(program, pass);
     if (declares("x")) forward_names_.insert(forward_names_.begin(), "x");
   }
 
   ProgramVariant run() {
     if (pass_ == Pass::kTrain) find_saved();
-    for (const Op& op : program_.forward) out_.forward.push_back(bind(op, Mode::kForward));
+    for (const Op& op : program_.forward)
+      if (runs_in_forward(op, pass_)) out_.forward.push_back(bind(op, Mode::kForward));
     if (pass_ == Pass::kTrain) {
       for (const Planned& p : backward_order())
         out_.backward.push_back(
@@ -259,6 +262,7 @@ class PassLiveness {
         const Operand w = ops_[j].writes[over.write], r = ops_[j].reads[over.read];
         if (w.kind != Operand::Kind::kTensor || r.kind != Operand::Kind::kTensor) continue;
         const int from = root(r.index);
+        if (lives_[w.index].root >= 0) continue;  // it lies over an earlier operand already
         if (lives_[w.index].first != j || lives_[from].last != j || bytes_[from] != bytes_[w.index]) continue;
         lives_[w.index].root = from;
         lives_[from].last = lives_[w.index].last;

@@ -110,7 +110,15 @@ struct Op {
   std::string flops;           // expression; "" = memory-bound
   Group group = Group::kSelf;  // of a communication op
   OpAttributes attributes;
+  // Of a loss that is made by chunks of rows (chunked_loss.h): which, of how many. Operands that have the rows of all tokens stand for
+  // those of the chunk. In training such ops are part of backward.
+  int chunk = 0, chunks = 1;
 };
+inline bool is_of_chunk(const Op& op) { return op.chunks > 1; }
+// The first row of a chunk, of T; the next one's is where it ends. No two chunks differ by more than a row.
+inline int64_t chunk_begin(int64_t chunk, int64_t chunks, int64_t T) { return (chunk * T + chunks - 1) / chunks; }
+// Does a tensor have a row for each of a rank's tokens?
+inline bool has_all_rows(const TensorDecl& tensor) { return !tensor.shape.empty() && tensor.shape.front() == "T"; }
 
 enum class UnitKind { kEmbedding, kBlock, kHead, kShared, kExperts, kFrozen };  // the last three have no program (layout.h)
 std::string_view name(UnitKind kind);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/chunked_loss.h"
 #include "plan/kernel_table.h"
 #include "plan/native_program.h"
 
@@ -27,16 +28,42 @@ void ProgramBuilder::add(Op op) {
   program_.forward.push_back(std::move(op));
 }
 
-std::string ProgramBuilder::finish() {
+std::string ProgramBuilder::finish(int loss_chunks) {
+  if (problem_.empty() && loss_chunks > 1) cut_into_chunks(program_, loss_chunks);
   if (problem_.empty() && program_.kind != UnitKind::kHead) {
     declare("dy", shape("y"));
     set_gradient("y", "dy");
   }
-  for (auto op = program_.forward.rbegin(); problem_.empty() && op != program_.forward.rend(); ++op)
-    find_kernel(op->kernel)->adjoint(*op, *this);
+  for (auto op = program_.forward.rbegin(); problem_.empty() && op != program_.forward.rend();) {
+    if (!is_of_chunk(*op)) {
+      find_kernel(op->kernel)->adjoint(*op, *this);
+      ++op;
+      continue;
+    }
+    const auto before = std::find_if(op, program_.forward.rend(), [](const Op& o) { return !is_of_chunk(o); });
+    turn_round({before.base(), op.base()});
+    op = before;
+  }
   if (problem_.empty() && program_.kind != UnitKind::kEmbedding && gradient("x") != "dx")
     fail(fmt::format("the gradient of x ends in '{}', expected an op that writes it", gradient("x")));
   return problem_;
+}
+
+// Chunk by chunk: its ops, and then their adjoints. The gradient of what has the rows of all chunks is begun by each for its own rows.
+void ProgramBuilder::turn_round(const std::vector<Op>& ops) {
+  const std::map<std::string, std::string> gradients_before = gradients_;
+  for (int chunk = 0; chunk < ops.front().chunks; ++chunk) {
+    const size_t begin = program_.backward.size();
+    gradients_ = gradients_before;
+    for (const Op& op : ops)
+      if (op.chunk == chunk) backward(op);
+    for (auto op = ops.rbegin(); problem_.empty() && op != ops.rend(); ++op)
+      if (op->chunk == chunk) find_kernel(op->kernel)->adjoint(*op, *this);
+    for (size_t i = begin; i < program_.backward.size(); ++i) {
+      program_.backward[i].chunk = chunk;
+      program_.backward[i].chunks = ops.front().chunks;
+    }
+  }
 }
 
 bool ProgramBuilder::has(const std::string& tensor) const {

@@ -26,8 +26,9 @@ class ProgramBuilder {
 
   // Adds the op, whose kernel must be in the table, and declares what it writes. A problem is kept and said by finish().
   void add(Op op);
-  // Adds backward. Empty, or what is wrong: "kernel 'rope' reads 'q', which nothing writes".
-  std::string finish();
+  // Adds backward; of a head, with the loss in so many chunks (chunked_loss.h). Empty, or what is wrong: "kernel 'rope' reads 'q',
+  // which nothing writes".
+  std::string finish(int loss_chunks = 1);
 
   // --- for kernels
 
@@ -58,6 +59,8 @@ class ProgramBuilder {
   }
 
  private:
+  void turn_round(const std::vector<Op>& ops);  // of chunks: forward and backward of each
+
   Program& program_;
   const std::map<std::string, SlotShape> slots_;
   std::map<std::string, std::string> gradients_;

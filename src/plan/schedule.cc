@@ -180,6 +180,15 @@ Group exchange_group(const ProgramVariant& variant) {
   return group == Group::kSelf ? Group::kEp : group | Group::kDpShard;  // who shares experts or sequences is among these
 }
 
+View rows_of_chunk(const Op& op, View all) {
+  if (!is_of_chunk(op)) return all;
+  const int64_t T = all.shape.front(), row_bytes = num_bytes(all) / T;
+  const int64_t begin = chunk_begin(op.chunk, op.chunks, T), end = chunk_begin(op.chunk + 1, op.chunks, T);
+  all.offset_bytes += begin * row_bytes;
+  all.shape.front() = end - begin;
+  return all;
+}
+
 int64_t num_bytes(const std::vector<int64_t>& shape, Dtype dtype) {
   int64_t numel = 1;
   for (const int64_t size : shape) numel *= size;

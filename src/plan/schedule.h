@@ -108,6 +108,9 @@ struct View {
   Group own_of = Group::kSelf;  // another group: this rank's chunk, at its index in the group × chunk
 };
 
+// Of what has the rows of all tokens, those that an op sees.
+View rows_of_chunk(const Op& op, View all);
+
 struct Step {
   std::string op;      // "down_dw", "AllGather"
   std::string kernel;  // function of the trainer; instructions without a program: the instruction's name

@@ -246,7 +246,7 @@ void UnitCompiler::accumulate_local(int u, int target, bool fresh) {
 }
 
 void UnitCompiler::start_reduce(int u, int full, Dtype dtype, bool last) {
-  finish_reduce(last);
+  while (static_cast<int>(pending_.size()) >= plan_.strategy.reductions_in_flight) finish_reduce(last);
   const int received = add_buffer(fmt::format("R{}", u), BufferClass::kCommunication,
                                   unit(u).shard_numel * (shards(u) - 1) * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
   Instruction& i = emit(InstructionOp::kReduceScatter, u);
@@ -258,28 +258,28 @@ void UnitCompiler::start_reduce(int u, int full, Dtype dtype, bool last) {
   i.uses = {full};
   i.allocates = {received};
   i.signals = new_event();
-  pending_ = {u, full, received, i.signals};
+  pending_.push_back({u, full, received, i.signals});
   gradient_[u] = -1;
   if (path(u) == GradientPath::kAccumulated) accumulator_[u] = -1;
 }
 
 void UnitCompiler::finish_reduce(bool last) {
-  if (pending_.unit < 0) return;
-  Instruction& i = emit(InstructionOp::kAccumulate, pending_.unit);
-  i.bucket = pending_.unit;
-  i.waits = {pending_.event};
-  const int u = pending_.unit;
+  const PendingReduction oldest = pending_.front();
+  pending_.pop_front();
+  const int u = oldest.unit;
+  Instruction& i = emit(InstructionOp::kAccumulate, u);
+  i.bucket = u;
+  i.waits = {oldest.event};
   const bool adds = micro_batch_ > 0 && path(u) == GradientPath::kReduce;
   if (on_host_ && staged_[u] < 0) i.allocates = {staged_[u] = new_unit_gradient(u)};
-  i.uses = {pending_.full, pending_.received, on_host_ ? staged_[u] : gradient_shard_};
-  i.frees = {pending_.full, pending_.received};
+  i.uses = {oldest.full, oldest.received, on_host_ ? staged_[u] : gradient_shard_};
+  i.frees = {oldest.full, oldest.received};
   i.accumulate = adds && (!on_host_ || keeps_sum_);
-  pending_ = {};
   if (last || (on_host_ && !keeps_sum_)) gradient_is_summed(u, adds && !keeps_sum_);
 }
 
 void UnitCompiler::finish_gradients(bool last) {
-  finish_reduce(last);
+  finish_reductions(last);
   host_.finish_gradient();
 }
 

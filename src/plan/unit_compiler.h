@@ -2,6 +2,7 @@
 // micro-batches. In which order units compute (step, evaluate_held_out) is compile_schedule.cc's, and compile_pipeline.cc's for a
 // stage of a pipeline.
 #pragma once
+#include <deque>
 #include <set>
 #include <vector>
 
@@ -52,7 +53,9 @@ class UnitCompiler : protected ScheduleWriter {
   // --- gradients. `last`: of the last micro-batch.
 
   void after_backward(int u, bool last);
-  void finish_reduce(bool last);     // of the reduction that is under way, if one is
+  void finish_reductions(bool last) {  // all that are under way
+    while (!pending_.empty()) finish_reduce(last);
+  }
   void finish_gradients(bool last);  // of a micro-batch
 
   // --- outside of micro-batches
@@ -97,7 +100,8 @@ class UnitCompiler : protected ScheduleWriter {
   int new_accumulator(int u);
   void accumulate_local(int u, int target, bool fresh = false);
   void start_reduce(int u, int full, Dtype dtype, bool last);
-  int reduce_replicas(int u);  // its event; -1: nobody has a copy
+  void finish_reduce(bool last);  // of the one that has been under way for longest
+  int reduce_replicas(int u);     // its event; -1: nobody has a copy
   void refresh_replica();
 
   struct PendingReduction {
@@ -116,7 +120,7 @@ class UnitCompiler : protected ScheduleWriter {
   std::vector<int> states_;                   // the optimizer's
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
-  PendingReduction pending_;
+  std::deque<PendingReduction> pending_;      // under way, the oldest first
   std::vector<int> replica_events_;
   std::vector<TouchedUnits> forward_touches_, backward_touches_, reference_touches_;  // per unit
 };

@@ -32,7 +32,7 @@ WORKSPACE_SHARE, WORKSPACE_BYTES = 0.02, 64 * 1024
 
 FACTORS = {
     "sharding": ["ddp", "zero1", "zero2", "zero3", "hybrid"],
-    "recompute": ["none", "selective", "full"],
+    "recompute": ["none", "selective", "keep_attention", "full"],
     "accumulation": [1, 4],
     "precision": ["fp32", "bf16"],
     "ranks": [1, 2, 4],
@@ -80,6 +80,10 @@ def extra_cells():
         dict(cell, ranks=4, sharding="zero1", recompute="full", more=["--dp-replicate", "2", "--dp-shard", "2"]),
         dict(cell, ranks=3, recompute="selective", accumulation=1, batch=15),
         dict(cell, recompute="selective", model="quickstart"),
+        dict(cell, recompute="keep_attention", more=["--loss-head", "chunked"]),
+        dict(cell, ranks=4, tp=2, model="tiny_tied", more=["--loss-head", "chunked"]),
+        dict(cell, ranks=4, sharding="zero2", accumulation=1, precision="bf16", more=["--loss-head", "chunked"]),
+        dict(cell, ranks=4, sharding="zero2", more=["--reductions-in-flight", "3"]),
         dict(cell, ranks=4, tp=2, model="tiny"),
         dict(cell, ranks=4, tp=2, model="tiny_tied", sharding="zero1", recompute="full"),
         dict(cell, ranks=4, tp=2, model="tiny_qwen", sharding="ddp", recompute="selective"),
@@ -103,6 +107,7 @@ def light_cells():
         row("zero1", "full", 4, "bf16", 1, "odd"),
         dict(row("zero3", "full", 4, "fp32", 4, "tiny_qwen"), tp=2),
         dict(row("zero3", "full", 4, "fp32", 4, "tiny_qwen"), cp=2),
+        dict(row("zero3", "keep_attention", 4, "fp32", 2, "tiny_tied"), more=["--loss-head", "chunked", "--reductions-in-flight", "2"]),
     ]
 
 

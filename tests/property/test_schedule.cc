@@ -172,6 +172,21 @@ TEST_CASE("context parallelism shards over its ranks too, but for ddp, whose ran
         std::set<Group>{shards, shards | Group::kTp, tokens});
 }
 
+TEST_CASE("as many reductions are in flight as the plan says, and the gradients wait for all") {
+  const auto most = [](int asked) {
+    const Plan plan = make_test_plan(tiny_geometry(6),
+                                     {.sharding = Sharding::kZero3, .dp_shard = 2, .accumulation = 2, .reductions_in_flight = asked});
+    int now = 0, seen = 0;
+    for (const Instruction& i : compile_schedule(plan, Phase::kStep).instructions) {
+      if (i.op == InstructionOp::kReduceScatter) seen = std::max(seen, ++now);
+      if (i.op == InstructionOp::kAccumulate) --now;
+      CHECK((i.op != InstructionOp::kGradNorm || now == 0));
+    }
+    return seen;
+  };
+  for (const int asked : {1, 2, 3, 8}) CHECK(most(asked) == asked);
+}
+
 TEST_CASE("a job of 512 ranks is checked in less than two seconds") {
   Geometry g = tiny_geometry(80);
   const Plan plan = make_test_plan(g, {Sharding::kZero3, 8, 64, Recompute::kFull, 0, 4, 1, Dtype::kBf16, true, 1}, 4);

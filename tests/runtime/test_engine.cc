@@ -103,6 +103,35 @@ TEST_CASE("recompute policies and poisoned memory change no bit on one rank", "[
   }
 }
 
+TEST_CASE("several reductions in flight change no bit", "[engine]") {
+  struct Mesh {
+    Sharding sharding;
+    int replicate, shard, tp = 1, pp = 1;
+  };
+  const auto m = GENERATE(values<Mesh>({{Sharding::kZero1, 1, 2},
+                                        {Sharding::kZero2, 1, 2},
+                                        {Sharding::kZero3, 1, 4},
+                                        {Sharding::kZero3, 2, 2},
+                                        {Sharding::kZero3, 1, 2, 2},
+                                        {Sharding::kZero2, 1, 2, 1, 2}}));
+  const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
+  TinyOptions o;
+  o.geometry.num_layers = 4;
+  o.geometry.num_heads = 4, o.geometry.num_kv_heads = 2, o.geometry.feed_forward = 36;
+  o.precision = precision;
+  o.sharding = m.sharding, o.replicate = m.replicate, o.shard = m.shard, o.tp = m.tp, o.pp = m.pp;
+  o.accumulation = 2;
+  INFO(name(m.sharding) << " " << m.replicate << " x " << m.shard << " tp " << m.tp << " pp " << m.pp << " " << name(precision));
+  const RunResult one = train(tiny_plan(o), 4);
+  const int64_t bytes = compile_expanded(tiny_plan(o), Phase::kStep).live_peak_bytes;
+  for (const int in_flight : {2, 8}) {
+    o.reductions_in_flight = in_flight;
+    CHECK(check_job(tiny_plan(o)) == std::vector<std::string>{});
+    CHECK(train(tiny_plan(o), 4, {.poison = true}) == one);
+    CHECK(compile_expanded(tiny_plan(o), Phase::kStep).live_peak_bytes >= bytes);
+  }
+}
+
 TEST_CASE("an event may be waited for more than once", "[engine]") {
   TinyOptions o;
   o.sharding = Sharding::kZero3;

@@ -45,6 +45,7 @@ TEST_CASE("run buffers and arena are allocated to the byte, ops allocate their w
   const auto recompute = GENERATE(Recompute::kNone, Recompute::kFull);
   const int64_t accumulation = GENERATE(1, 2);
   TinyOptions o = sized(sequence_length, hidden);
+  o.chunked_loss = recompute == Recompute::kFull;
   o.precision = precision;
   o.recompute = recompute;
   o.accumulation = accumulation;

@@ -94,6 +94,7 @@ TEST_CASE("forgetting the last use of any buffer is caught by poison", "[mutants
   const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o;
   o.recompute = recompute;
+  o.chunked_loss = recompute == Recompute::kKeepAttention;
   o.precision = precision;
   o.geometry.tied_embeddings = o.geometry.qkv_bias = o.geometry.qk_norm = true;
   o.global_batch = 2;

@@ -43,20 +43,22 @@ TEST_CASE("streams in any order that events allow train as the CPU does", "[stre
   struct Case {
     const char* name;
     Sharding sharding;
-    int replicate, shard, pp = 1, chunks = 1;
+    int replicate, shard, pp = 1, chunks = 1, in_flight = 1;
   };
   const auto c = GENERATE(values<Case>({{"one rank", Sharding::kDdp, 1, 1},
                                         {"ddp", Sharding::kDdp, 2, 1},
                                         {"zero1", Sharding::kZero1, 1, 2},
                                         {"zero2", Sharding::kZero2, 1, 2},
                                         {"zero3", Sharding::kZero3, 1, 2},
+                                        {"zero2, 3 reductions", Sharding::kZero2, 1, 2, 1, 1, 3},
+                                        {"zero3, 2 reductions", Sharding::kZero3, 1, 2, 1, 1, 2},
                                         {"hybrid", Sharding::kZero3, 2, 2},
                                         {"pp", Sharding::kDdp, 1, 1, 2},
                                         {"zero2 x pp", Sharding::kZero2, 1, 2, 2},
                                         {"interleaved", Sharding::kDdp, 1, 1, 2, 2}}));
   const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o = options_of(c.sharding, c.replicate, c.shard, precision);
-  o.pp = c.pp, o.chunks = c.chunks;
+  o.pp = c.pp, o.chunks = c.chunks, o.reductions_in_flight = c.in_flight, o.chunked_loss = c.in_flight > 1;
   o.geometry.num_layers = std::max(2, c.pp * c.chunks);
   if (c.pp > 1) o.accumulation = 4;
   const Plan plan = tiny_plan(o);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/chunked_loss.h"
 #include "plan/native_program.h"
 #include "plan/workspace.h"
 #include "runtime/device/cpu_device.h"
@@ -49,6 +50,8 @@ struct TinyOptions {
   int64_t rank = 0;
   bool quantized = false;  // adapters beside nf4
   bool packed = false;
+  bool chunked_loss = false;
+  int reductions_in_flight = 1;
 };
 
 // A way to train a part of the model, or adapters beside it.
@@ -79,6 +82,8 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.hardware.gpus_per_node = p.mesh.world();
   p.strategy.sharding = o.sharding;
   p.strategy.reshard_after_forward = o.reshard;
+  p.strategy.reductions_in_flight = o.reductions_in_flight;
+  if (o.chunked_loss) p.strategy.loss_head = kChunkedLoss;
   p.gradient_accumulation = o.accumulation;
   p.micro_batch = o.global_batch / (o.accumulation * p.mesh.data_parallel());
   p.recompute.policy = o.recompute;

@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "plan/chunked_loss.h"
 #include "plan/native_program.h"
 #include "plan/pipeline.h"
 #include "plan/plan.h"
@@ -27,6 +28,8 @@ struct PlanChoice {
   bool pairs = false;      // learned from, and not tokens
   std::string optimizer = "adamw";
   bool optimizer_on_host = false;
+  int reductions_in_flight = 1;
+  bool chunked_loss = false;  // where a micro-batch has tokens for it
 };
 
 inline Geometry tiny_geometry(int64_t layers = 2) {
@@ -66,6 +69,7 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.strategy.sharding = c.sharding;
   p.strategy.reshard_after_forward = c.reshard;
   p.strategy.prefetch = c.prefetch;
+  p.strategy.reductions_in_flight = c.reductions_in_flight;
   p.micro_batch = c.micro_batch;
   const int64_t rounds = c.chunks > 1 ? pipeline_rounds(c.pp, c.accumulation) : 1;
   p.gradient_accumulation = c.accumulation / rounds * rounds;
@@ -75,6 +79,7 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   if (c.pairs) p.train.method = kDpo;
   p.train.optimizer = c.optimizer;
   if (c.optimizer_on_host) p.offload.optimizer = OffloadPlace::kHost, p.host = {0, 2e10, 1e10};
+  if (c.chunked_loss && !c.pairs && c.micro_batch * sequence_length / c.cp >= kLossChunks) p.strategy.loss_head = kChunkedLoss;
   p.train.global_batch = c.micro_batch * p.gradient_accumulation * c.dp_replicate * c.dp_shard;
   return p;
 }
@@ -114,6 +119,7 @@ PlanChoice random_choice(Random& random) {
   c.compute = pick(0, 1) ? Dtype::kBf16 : Dtype::kF32;
   c.reshard = c.sharding != Sharding::kZero3 || pick(0, 2) > 0;
   c.prefetch = pick(0, 3);
+  c.reductions_in_flight = pick(1, 3);
   c.tp = 1 << pick(0, 2);
   c.cp = pick(0, 1) ? 1 : pick(2, 4);
   if (c.cp > 1) c.dp_replicate = std::min(c.dp_replicate, 2), c.dp_shard = std::min(c.dp_shard, 3), c.tp = std::min(c.tp, 2);
@@ -121,6 +127,7 @@ PlanChoice random_choice(Random& random) {
   c.pairs = pick(0, 4) == 0;
   if (c.tp == 1) c.optimizer = std::array{"adamw", "adafactor", "muon"}[static_cast<size_t>(std::max(0, pick(-2, 2)))];
   c.optimizer_on_host = c.optimizer == "adamw" && pick(0, 2) == 0;
+  c.chunked_loss = pick(0, 2) == 0;
   if (!c.reshard || c.optimizer_on_host || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
   c.chunks = c.tp == 1 ? pick(1, 3) : 1;

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "model/count.h"
+#include "plan/chunked_loss.h"
 #include "plan/expand.h"
 #include "plan/layout.h"
 #include "plan/layout_ranges.h"
@@ -189,6 +190,12 @@ TEST_CASE("the schedule digest changes with anything that changes the list") {
   CHECK(digest == schedule_digest(plan));
   Plan other = plan;
   other.strategy.prefetch = 0;
+  CHECK(schedule_digest(other) != digest);
+  other = plan;
+  other.strategy.reductions_in_flight = 2;
+  CHECK(schedule_digest(other) != digest);
+  other = plan;
+  other.strategy.loss_head = kChunkedLoss;
   CHECK(schedule_digest(other) != digest);
   other = plan;
   other.train.learning_rate = 1;  // not in the list

@@ -97,6 +97,11 @@ PathsAndTexts parallel_settings(const Plan& plan, int ranks) {
                             {"precision.compute", plan.precision.compute == Dtype::kF32 ? "fp32" : "bf16"}};
   if (plan.strategy.sharding == Sharding::kZero3)
     settings.emplace_back("parallel.reshard_after_forward", plan.strategy.reshard_after_forward ? "true" : "false");
+  if (is_native(plan)) {
+    settings.emplace_back("trainer.loss_head", plan.strategy.loss_head);
+    settings.emplace_back("parallel.prefetch", std::to_string(plan.strategy.prefetch));
+    settings.emplace_back("parallel.reductions_in_flight", std::to_string(plan.strategy.reductions_in_flight));
+  }
   if (ranks == 4) settings.insert(settings.end(), {{"parallel.dp_replicate", "2"}, {"parallel.dp_shard", "2"}});
   return settings;
 }

@@ -64,6 +64,8 @@ class OpTimes {
     return collective_s(plan_, InstructionOp::kAllGather, op.op->group, ranks * tensor_bytes(op.reads.front())) / (ranks - 1);
   }
 
+  // Of a rank's rows, those that an op sees.
+  static double share_of_rows(const OpInstance& op) { return 1.0 / op.op->chunks; }
   double symbol(const char* name) const { return static_cast<double>(symbols_.at(name)); }
   double element_bytes() const { return static_cast<double>(size_bytes(compute_)); }
   int64_t tensor_bytes(const Operand& o) const { return bytes_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_, compute_); }
@@ -92,7 +94,9 @@ class OpTimes {
                                  (1 + static_cast<int64_t>(op.reads.size())) * tensor_bytes(op.writes.front()));
     const auto count = [&](const Operand& o) {
       const auto index = static_cast<size_t>(o.index);
-      if (o.kind == Operand::Kind::kTensor) bytes += static_cast<double>(tensor_bytes(o)) * share_that_comes(o);
+      const bool is_cut = o.kind == Operand::Kind::kTensor && has_all_rows(*v_.tensors[index].decl);
+      if (o.kind == Operand::Kind::kTensor)
+        bytes += static_cast<double>(tensor_bytes(o)) * share_that_comes(o) * (is_cut ? share_of_rows(op) : 1);
       const bool rows_only = op.op->kind == OpKind::kEmbedding && o.kind == Operand::Kind::kParameter;
       if ((o.kind == Operand::Kind::kParameter && !rows_only) || o.kind == Operand::Kind::kGradient)
         bytes +=
@@ -105,7 +109,7 @@ class OpTimes {
 
   // What a product reads first is T x k, or T x m beside T x n where it sums over the tokens (a weight gradient).
   double product_s(const OpInstance& op) const {
-    const double tokens = symbol("T"), first = columns(op.reads.front()), element = element_bytes();
+    const double tokens = symbol("T") * share_of_rows(op), first = columns(op.reads.front()), element = element_bytes();
     const Operand& result = op.writes.front();
     if (result.kind == Operand::Kind::kGradient) return gemm_s(constants_.gemm, first, columns(op.reads[1]), tokens, element, element);
     return gemm_s(constants_.gemm, tokens, columns(result), first, element, element);
@@ -136,7 +140,8 @@ class OpTimes {
         return backward && !op.recomputed ? attention_backward_s(c, shape) : attention_forward_s(c, shape);
       }
       case OpKind::kLoss:
-        if (reads_logits(op)) return c.gemm.kernel_s + symbol("T") * symbol("V") * c.loss_bytes_per_logit / c.memory_bytes_per_s;
+        if (reads_logits(op))
+          return c.gemm.kernel_s + share_of_rows(op) * symbol("T") * symbol("V") * c.loss_bytes_per_logit / c.memory_bytes_per_s;
         [[fallthrough]];
       default: return c.gemm.kernel_s + bytes(op) / c.memory_bytes_per_s;
     }

@@ -30,7 +30,7 @@ int64_t own_tokens(const Plan& plan) {
 // Ranks that run a program together.
 SimulationCache::SplitKey split_key(const Plan& plan) {
   const ProgramSplit split = split_of(plan);
-  return {split.tp, split.cp, split.cp == 1 ? 0 : static_cast<int>(split.cp_method), split.ep};
+  return {split.tp, split.cp, split.cp == 1 ? 0 : static_cast<int>(split.cp_method), split.ep, split.loss_chunks};
 }
 // That split the states of a tensor-parallel rank.
 int64_t state_shards(const Plan& plan) { return group_size(plan.mesh, shard_group(plan.mesh, plan.strategy.sharding)); }
@@ -98,6 +98,7 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
   return {static_cast<int>(p.strategy.sharding),
           p.strategy.reshard_after_forward,
           p.strategy.prefetch,
+          p.strategy.reductions_in_flight,
           p.mesh.dp_replicate,
           p.mesh.dp_shard,
           split_key(p),

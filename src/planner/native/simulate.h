@@ -25,11 +25,11 @@ struct SimulationCache {
     ProgramTime time;
     VariantProfile live;
   };
-  using SplitKey = std::tuple<int, int, int, int>;  // tp, cp and its method, ep
+  using SplitKey = std::tuple<int, int, int, int, int>;  // tp, cp and its method, ep, chunks of the loss
   // Stages, chunks of each, which, and tokens of a micro-batch: what lives as long as the step is of a stage's list alone.
   using StageKey = std::tuple<int, int, int, int64_t>;
   // What a list depends on.
-  using StepKey = std::tuple<int, bool, int, int, int, SplitKey, int, int, int64_t, StageKey, bool>;
+  using StepKey = std::tuple<int, bool, int, int, int, int, SplitKey, int, int, int64_t, StageKey, bool>;
   // Variant name, tokens of a rank's micro-batch, tensors that are not counted.
   std::map<std::tuple<std::string, SplitKey, int64_t, std::set<int>>, UnitCost> by_variant;
   std::map<StepKey, std::shared_ptr<const StepList>> by_step;

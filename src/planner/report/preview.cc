@@ -9,6 +9,7 @@
 
 #include "base/quantity.h"
 #include "model/count.h"
+#include "plan/chunked_loss.h"
 #include "planner/report/text_layout.h"
 #include "planner/report/words.h"
 #include "planner/resolve/data_scan.h"
@@ -143,8 +144,10 @@ class Preview {
     if (m.ep > 1) how += fmt::format(" · ep {}", m.ep);
     if (plan_.strategy.hpz > 1) how += fmt::format(" · hpZ {}", plan_.strategy.hpz);
     if (!is_native(plan_) && plan_.strategy.trainer != name(plan_.strategy.sharding)) how = plan_.strategy.trainer + ": " + how;
+    if (const int n = plan_.strategy.reductions_in_flight; n > 1) how += fmt::format(" · {} reductions in flight", n);
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
+    if (is_native(plan_) && plan_.strategy.loss_head == kChunkedLoss) recompute += fmt::format(" · loss in {} chunks", kLossChunks);
     const std::string_view moved = offloads_natively(plan_) ? " · optimizer on the host" : "";
     paragraph("", 0, fmt::format("{} · recompute {}{} · {}", how, recompute, moved, precision_words()));
     const int64_t tokens = tokens_per_step(plan_);

@@ -42,6 +42,7 @@ struct Problem {
   std::vector<int> reshard_after_forward;  // of zero3: {1}, {0} or {1, 0}
   std::vector<Recompute> recomputes;
   int recompute_every_k = 0;
+  bool may_chunk_loss = false;  // where nothing fits with all logits at once (chunked_loss.h)
   int dp_shard = 0, dp_replicate = 0;
   bool hybrid = false;  // HYBRID_SHARD: dp_shard = GPUs per node, dp_replicate = nodes
   int tp = 0, pp = 0, cp = 0, ep = 0, virtual_stages = 0, hpz = 0;

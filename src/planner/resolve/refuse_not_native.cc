@@ -12,8 +12,8 @@ namespace {
 
 // A trainer that has a value the bundled one has not.
 std::string_view trainer_with(std::string_view value) {
-  if (value == "fp8") return "fsdp2";
-  return "fsdp1";  // the Trainer's optimizers
+  if (value == "fp8" || value == "compiled") return "fsdp2";
+  return "fsdp1";  // the Trainer's optimizers and losses
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ Diagnostics refuse_not_native(const Spec& spec) {
       said.push_back(std::move(d));
     }
   }
-  for (const std::string_view path : {"trainer.program", "trainer.loss_head", "trainer.compile", "parallel.hpz"}) {
+  for (const std::string_view path : {"trainer.program", "trainer.compile", "parallel.hpz"}) {
     if (const Setting* setting = spec.find(path);
         setting != nullptr && !setting->is_auto() && setting->text != "1" && setting->text != "false")
       said.push_back(error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a choice of other trainers", path),

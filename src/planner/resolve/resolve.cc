@@ -270,6 +270,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   resolve_parallel(r);
   if (r.native() && !has_error(r.said)) check_reference_setting(r);
   if (r.native()) resolve_native_offload(r);
+  if (r.native()) resolve_native_loss(r);
   take_weights(r);
   take_data(r);
   resolve_packing(r);

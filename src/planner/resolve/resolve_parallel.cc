@@ -7,6 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "plan/chunked_loss.h"
 #include "plan/compile_pipeline.h"
 #include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
@@ -44,6 +45,13 @@ void pin_recompute(Resolving& r) {
   if (!given.starts_with("every_k:")) return;
   r.problem.recomputes = {Recompute::kEveryK};
   r.problem.recompute_every_k = std::stoi(given.substr(8));
+}
+
+void take_in_flight(Resolving& r) {
+  StrategyPlan& s = r.plan().strategy;
+  for (const auto& [path, field] : {std::pair{"parallel.prefetch", &StrategyPlan::prefetch},
+                                    std::pair{"parallel.reductions_in_flight", &StrategyPlan::reductions_in_flight}})
+    if (const auto given = r.spec.integer(path); given.has_value() && !r.refuse_elsewhere(path)) s.*field = static_cast<int>(*given);
 }
 
 void check_mesh(Resolving& r) {
@@ -206,6 +214,7 @@ void resolve_parallel(Resolving& r) {
   r.problem.dp_replicate = pinned(r, "parallel.dp_replicate");
   pin_sharding(r);
   pin_recompute(r);
+  take_in_flight(r);
   check_mesh(r);
 }
 
@@ -223,6 +232,22 @@ void resolve_native_offload(Resolving& r) {
     if (!problem.message.empty()) r.fail(code::kUnsupportedFeature, path, problem.message, problem.help);
   }
   r.problem.setup.offload = r.plan().offload;
+}
+
+void resolve_native_loss(Resolving& r) {
+  StrategyPlan& strategy = r.plan().strategy;
+  const auto asked = r.spec.text("trainer.loss_head");
+  Plan chunked;  // for this alone
+  chunked.model = r.plan().model;
+  chunked.train = r.plan().train;
+  chunked.mesh.cp = std::max(r.problem.cp, 1);
+  chunked.micro_batch = std::max<int64_t>(r.problem.micro_batch, 1);
+  chunked.strategy.loss_head = kChunkedLoss;
+  const std::string problem = chunked_loss_problem(chunked);
+  r.problem.may_chunk_loss = !asked.has_value() && problem.empty();
+  strategy.loss_head = asked.value_or(std::string(kWholeLoss));
+  if (strategy.loss_head == kChunkedLoss && !problem.empty())
+    r.fail(code::kUnsupportedFeature, "trainer.loss_head", problem, "--loss-head eager");
 }
 
 void resolve_axes(Resolving& r) {

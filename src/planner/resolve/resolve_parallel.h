@@ -7,6 +7,8 @@ namespace distsetup {
 void resolve_parallel(Resolving& r);
 // What the bundled trainer does not move to the host.
 void resolve_native_offload(Resolving& r);
+// Whether it makes the loss of all logits at once.
+void resolve_native_loss(Resolving& r);
 // Further axes: pinned, searched where the trainer has them, else 1 and refused above it. Part of resolve_parallel() for the bundled
 // trainer; for others after all that does not depend on the trainer.
 void resolve_axes(Resolving& r);

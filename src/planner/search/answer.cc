@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/quantity.h"
+#include "plan/chunked_loss.h"
 #include "planner/report/words.h"
 #include "planner/search/space.h"
 
@@ -195,7 +196,10 @@ std::string why_lost(const Problem& problem, const Plan& other, const Plan& best
          (is_faster ? fmt::format(": of plans within {:.0f} % the simplest wins", 100 * std::max(rules.structure_tie, kTimeTie)) : "");
 }
 
-std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
+namespace {
+
+// With what is settled of the loss.
+std::optional<Plan> solve_as_it_is(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
   const std::unique_ptr<Predictor> predictor = make_predictor(problem);
   const SelectionRules& rules = predictor->rules();
   std::optional<FoundOnNodes> kept = fewest_nodes(problem, *predictor, why, shortfall);
@@ -216,6 +220,22 @@ std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall sh
   predictor->explain(best, kept->result.counts, too_few, plan);
   say_rules(rules, plan);
   return plan;
+}
+
+}  // namespace
+
+std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
+  std::optional<Plan> plan = solve_as_it_is(problem, why, shortfall);
+  if (!problem.may_chunk_loss || (plan.has_value() && is_answer(*plan))) return plan;
+  Problem chunked = problem;
+  chunked.base.strategy.loss_head = kChunkedLoss;
+  Diagnostics unused;
+  std::optional<Plan> better = solve_as_it_is(chunked, unused, Shortfall::kSkip);
+  if (!better.has_value()) return plan;
+  if (shortfall == Shortfall::kFind) better = solve_as_it_is(chunked, unused, shortfall);
+  better->reasons.push_back(
+      fmt::format("head and loss in {} chunks: with all logits of a micro-batch at once nothing fits for sure", kLossChunks));
+  return better;
 }
 
 }  // namespace distsetup

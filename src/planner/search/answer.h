@@ -11,7 +11,7 @@ enum class Shortfall { kSkip, kFind };
 
 // Nodes from problem.node_counts in turn until the best plan fits; with kFind, where none does, the first number on which something is
 // tight, else what misses by least on the largest; and reasons and runners-up. No fixes. nullopt: no legal combination on any number
-// of nodes (`why`), or, with kSkip, none that is an answer.
+// of nodes (`why`), or, with kSkip, none that is an answer. Where none is, and the problem says so, head and loss are tried in chunks.
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall);
 
 // What counts as an answer: fits; where a bound is all that is known, tight.

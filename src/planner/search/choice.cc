@@ -12,6 +12,7 @@ Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) 
     plan = problem.base;
   } else {
     plan.model = problem.base.model;
+    plan.strategy = problem.base.strategy;
     plan.hardware = problem.base.hardware;
     plan.offload = problem.base.offload;
     plan.host = problem.base.host;

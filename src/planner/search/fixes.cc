@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/quantity.h"
+#include "plan/chunked_loss.h"
 #include "plan/reference.h"
 #include "planner/report/words.h"
 #include "planner/resolve/adapters.h"
@@ -23,6 +24,7 @@ class Fixer {
   std::vector<Fix> run() {
     micro_batch();
     recompute();
+    loss();
     reference();
     sharding();
     everything_searched();
@@ -89,6 +91,13 @@ class Fixer {
       propose(fmt::format("--recompute {}", name(policy)), *plan);
       return;
     }
+  }
+
+  void loss() {
+    const bool was_tried = problem_.may_chunk_loss || problem_.base.strategy.loss_head == kChunkedLoss;
+    if (!is_native(plan_) || was_tried || learns_preferences(problem_.base.train)) return;
+    const auto plan = attempt([](Problem& p) { p.base.strategy.loss_head = kChunkedLoss; });
+    if (plan.has_value()) propose(fmt::format("--loss-head {}", kChunkedLoss), *plan);
   }
 
   void reference() {

@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
+#include "plan/chunked_loss.h"
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
 #include "plan/native_program.h"
@@ -162,6 +163,9 @@ class Space {
     const double length = static_cast<double>(p_.base.train.sequence_length);
     if (c.micro_batch > 1 && p_.micro_batch == 0 && static_cast<double>(c.micro_batch) * length * length > kMostPairs) return false;
     if (is_native(p_.base) && c.micro_batch * sequences_per_sample(p_.base) * p_.base.train.sequence_length / c.cp % c.tp != 0)
+      return false;
+    if (is_native(p_.base) && p_.base.strategy.loss_head == kChunkedLoss &&
+        c.micro_batch * p_.base.train.sequence_length / c.cp < kLossChunks)
       return false;
     // A pipeline fills with one micro-batch per stage; interleaving deals them out in rounds of pp.
     if (c.pp > 1 && p_.gradient_accumulation == 0 && c.gradient_accumulation < c.pp) return false;

@@ -3,13 +3,15 @@
 namespace distsetup {
 
 const std::vector<SettingChoice>& loss_heads() {
+  constexpr std::string_view kHasOthers =
+      "the bundled trainer makes the loss of all logits at once (eager) or with the head in chunks (chunked)";
   static const std::vector<SettingChoice> table = {
-      {"eager", {}, "logits in fp32, each step of the loss a kernel of its own", ""},
-      {"compiled", {}, "the loss in one compiled graph", ""},
-      {"fused", {"fused_kernel", "vocabulary_parallel"}, "one kernel, in place", ""},
-      {"liger", {"fused_linear_cross_entropy"}, "head and loss together, in chunks of tokens", ""},
-      {"chunked", {}, "the loss in chunks of the sequence", ""},
-      {"cut", {"cut_cross_entropy", "cce"}, "no logits in memory at all", ""},
+      {"eager", {}, "all logits at once, each step of the loss a kernel of its own", ""},
+      {"compiled", {}, "the loss in one compiled graph", "", kHasOthers},
+      {"fused", {"fused_kernel", "vocabulary_parallel"}, "one kernel, in place", "", kHasOthers},
+      {"liger", {"fused_linear_cross_entropy"}, "head and loss together, in chunks of tokens", "", kHasOthers},
+      {"chunked", {}, "the loss in chunks of the sequence; bundled trainer: with the head, no logits are ever whole", ""},
+      {"cut", {"cut_cross_entropy", "cce"}, "no logits in memory at all", "", kHasOthers},
   };
   return table;
 }
