@@ -204,12 +204,32 @@ double predict_fit(Scored& s, const Calibration& residual_constants) {
   return fit_probability(s.setup, static_cast<double>(s.need_bytes), residual_constants);
 }
 
+// A source that does not print what is recomputed leaves open whether the run fits for it: where the row is read as without, both are
+// as likely.
+bool leaves_recompute_open(const Scored& s) {
+  return s.row.text("activation_ckpt").empty() && s.setup.recompute == ActivationRecompute::kNone && s.setup.recompute_modules.empty();
+}
+
+Scored recomputed(const Scored& s) {
+  Scored other = s;
+  other.setup.recompute = ActivationRecompute::kFull;
+  other.need_bytes = 0;
+  other.prediction = predict_memory(other.setup);
+  return other;
+}
+
 void predict_verdicts(std::vector<Scored>& rows, const Calibration& residual_constants, const ResidualsByCodeBase& without) {
   in_parallel(rows.size(), [&](size_t i) {
     Scored& s = rows[i];
     const auto others = without.find(s.code_base);
     s.fit_probability = predict_fit(s, residual_constants);
     s.left_out_fit_probability = others == without.end() ? s.fit_probability : predict_fit(s, others->second);
+    if (!leaves_recompute_open(s)) return;
+    Scored other = recomputed(s);
+    const double otherwise = predict_fit(other, residual_constants);
+    s.left_out_fit_probability =
+        (s.left_out_fit_probability + (others == without.end() ? otherwise : predict_fit(other, others->second))) / 2;
+    s.fit_probability = (s.fit_probability + otherwise) / 2;
   });
 }
 

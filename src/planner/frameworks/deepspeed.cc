@@ -91,9 +91,12 @@ struct ZeroBytes {
   double main_gradient = 0;                              // whole, in fp32, for the whole run
   double live_loss = 0, live_layer = 0;                  // gathered parameters at the end of forward; while a layer runs
   double bucket = 0, bucket_always = 0;                  // in backward; for the whole run
-  double step_gradient = 0, step_temporary = 0;          // gradients that are still there in the step; fp32 copies
+  double step_gradient = 0;                              // gradients that are still there in the step
+  double step_flat = 0, step_fp32 = 0, step_update = 0;  // made of them one after the other: in 16 bits, flat; in fp32; of the update
+  double step_norm = 0;                                  // before that, a gradient in double precision, for its norm
   double step_gather = 0;                                // what updated parameters are gathered into
   double load = 0, host = 0, checkpoint = 0;
+  double step_temporary() const { return std::max({step_norm, step_flat + step_fp32, step_fp32 + step_update}); }
 };
 
 // runtime/engine.py, _do_optimizer_sanity_check.
@@ -117,17 +120,20 @@ void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& stat
     out.host += ranks * paged;
     // Stage 3 goes sub-group by sub-group (zero/stage3.py, _prepare_sub_group), stages 1 and 2 convert the whole share; stage 0 has
     // fp32 copies of all gradients and then a flat one (runtime/fp16/fused_optimizer.py).
-    const double converted = runs_bf16_optimizer(s)           ? 0
-                             : s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * kSubGroup)
-                             : s.sharding == Sharding::kDdp   ? 2 * fp32_gradient
-                                                              : fp32_gradient;
-    out.step_temporary = converted;
+    const double largest = s.sharding == Sharding::kZero3 ? kSubGroup : n.trained;
+    out.step_fp32 = runs_bf16_optimizer(s)           ? 0
+                    : s.sharding == Sharding::kZero3 ? std::min(fp32_gradient, 4 * largest)
+                    : s.sharding == Sharding::kDdp   ? 2 * fp32_gradient
+                                                     : fp32_gradient;
+    // flatten_dense_tensors(..).to(fp32), in both files
+    if (s.sharding != Sharding::kDdp && s.master_copy) out.step_flat = out.step_fp32 / 2;
+    // One gradient after the other, of the share (get_grad_norm_direct).
+    if (s.sharding != Sharding::kDdp && s.finetune == Finetune::kFull && !runs_bf16_optimizer(s))
+      out.step_norm = 8 * (s.sharding == Sharding::kZero3 ? n.largest / share : std::min(n.largest, n.trained / share));
     // An fp32 update, and one more of it while it is scaled (transformers/optimization.py, Adafactor.step).
-    if (s.optimizer == OptimizerKind::kAdafactor)
-      out.step_temporary += 2 * std::min(4 * n.trained / share, s.sharding == Sharding::kZero3 ? 4 * kSubGroup : 4 * n.trained);
-    if (s.optimizer_implementation == OptimizerImplementation::kForeach) {
-      out.step_temporary += std::min(4 * n.trained / share, s.sharding == Sharding::kZero3 ? 4 * kSubGroup : 4 * n.trained);
-    }
+    if (s.optimizer == OptimizerKind::kAdafactor) out.step_update += 2 * std::min(4 * n.trained / share, 4 * largest);
+    if (s.optimizer_implementation == OptimizerImplementation::kForeach)
+      out.step_update += std::min(4 * n.trained / share, 4 * largest);
     return;
   }
   // zero/stage_1_and_2.py: master, its gradient and the 16-bit copy are pinned, moments are not.
@@ -264,7 +270,7 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
     if (at_loss.allocated > best.allocated) best = at_loss;
   }
   ZeroPeak step;
-  consider(step, {0, 0, 0, b.step_gather, b.step_gradient + b.step_temporary, b.bucket_always, workspace, "optimizer"}, b);
+  consider(step, {0, 0, 0, b.step_gather, b.step_gradient + b.step_temporary(), b.bucket_always, workspace, "optimizer"}, b);
   out.step = step.allocated;
   if (step.allocated > best.allocated) best = step;
   ZeroPeak forward;
@@ -294,12 +300,16 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
     out.from_backward = {rounded(b.gradient)};
   }
   out.reduces_at_once = s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3;
-  out.from_optimizer = {rounded((b.optimizer - master) / 2), rounded((b.optimizer - master) / 2)};
+  // A step with gradients of zero makes the moments before training begins (initialize_optimizer_states).
+  for (int moment = 0; moment < 2; ++moment) out.from_start.push_back(rounded((b.optimizer - master) / 2));
+  out.at_start = {rounded(b.step_fp32), rounded(b.step_update)};
   // A pipeline reduces at the end of the step, others bucket by bucket in backward.
   (s.pp > 1 ? out.in_optimizer : out.in_backward) = {rounded(b.bucket / 2), rounded(b.bucket / 2)};
   out.in_backward.push_back(rounded(std::max(b.live_layer, b.live_loss)));
-  out.in_optimizer.push_back(rounded(b.step_temporary / 2));  // 16-bit, flat
-  out.in_optimizer.push_back(rounded(b.step_temporary));
+  out.norm = rounded(b.step_norm);
+  out.flat_gradient = rounded(b.step_flat);
+  out.in_optimizer.insert(out.in_optimizer.begin(), rounded(b.step_fp32));
+  out.in_optimizer.push_back(rounded(b.step_update));
   out.in_optimizer.push_back(rounded(b.step_gather));
   return out;
 }
@@ -317,7 +327,7 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   add("parameter shard", b.parameter, b.parameter, "load");
   add("second copy (hpZ)", b.second_copy, b.second_copy, "forward");
   add("gathered parameter", peak.gathered, std::max(b.live_loss, b.live_layer), "loss");
-  add("gradient", b.main_gradient + peak.gradient, b.main_gradient + std::max(b.gradient, b.step_gradient + b.step_temporary),
+  add("gradient", b.main_gradient + peak.gradient, b.main_gradient + std::max(b.gradient, b.step_gradient + b.step_temporary()),
       "optimizer");
   add("optimizer state", b.optimizer, b.optimizer, "optimizer");
   add("activation", peak.activation, peak.activation, peak.phase);

@@ -82,6 +82,9 @@ class StageWalk {
         for (Block*& block : initial) release(block);
       }
     }
+    Blocks temporary;
+    for (const int64_t bytes : buffers_.at_start) temporary.push_back(allocate(bytes));
+    give_back(allocator_, temporary);
     for (int step = 0; step < 2 && !ran_out_; ++step) {
       const int64_t warm_up = std::min(units_, stage_.in_flight) - 1;
       int64_t forwards = 0, backwards = 0;
@@ -267,8 +270,14 @@ class StageWalk {
   }
 
   void optimizer(bool very_first) {
+    Block* norm = allocate(buffers_.norm);
+    release(norm);
+    Block* flat = allocate(buffers_.flat_gradient);
     Blocks temporary;
-    for (const int64_t bytes : buffers_.in_optimizer) temporary.push_back(allocate(bytes));
+    for (const int64_t bytes : buffers_.in_optimizer) {
+      temporary.push_back(allocate(bytes));
+      release(flat);
+    }
     if (very_first) {
       for (const int64_t bytes : buffers_.from_optimizer) hold(bytes);
     }

@@ -12,9 +12,12 @@ namespace distsetup {
 struct StageBuffers {
   std::vector<int64_t> initial;        // freed once the first two of from_start are there: weights before they move into a flat buffer
   std::vector<int64_t> from_start;     // parameters, gradient buffers, master, workspaces
+  std::vector<int64_t> at_start;       // beside all of from_start, and freed before the first forward
   std::vector<int64_t> from_backward;  // made in the first backward and kept
   std::vector<int64_t> in_backward;    // for the length of each micro-batch's backward
   std::vector<int64_t> from_optimizer;  // moments: made in the first step and kept
+  int64_t norm = 0;                     // of every step, before all others
+  int64_t flat_gradient = 0;            // of every step, until the first of in_optimizer is made of it
   std::vector<int64_t> in_optimizer;    // temporaries of every step
   bool reduces_at_once = false;         // gradients of weights are made and given back layer by layer
   int64_t capacity_bytes = 0;           // what the driver can hand out

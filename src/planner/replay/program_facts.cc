@@ -90,6 +90,10 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);
   say(Condition::kFusedSwiglu, s.fused_swiglu);
   say(Condition::kUlysses, s.cp > 1 && s.cp_method == CpMethod::kUlysses);
+  constexpr int kLogitsStayFrom = 202412, kShareCastFrom = 202508;  // Liger-Kernel 90fb5e4a, 2845fe83
+  const int released = s.software.released;
+  say(Condition::kLigerCastsLogits, released > 0 && released < kLogitsStayFrom);
+  say(Condition::kLigerCastsShare, released >= kShareCastFrom && !adapters);
   say(Condition::kEmbeddingScaled, m.family.starts_with("granite") || m.family.starts_with("gemma"));
   return facts;
 }
@@ -133,12 +137,13 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kSequenceShards, s.sequence_parallel ? s.tp : 1);
   put(Symbol::kComputeBytes, s.compute == Dtype::kF32 ? 4 : 2);
   put(Symbol::kGroup, s.loss_chunks);
-  // Liger's fused linear cross entropy: as many chunks as make one about as large as the hidden states, rounded up to a power of two
-  // (liger_kernel/ops/fused_linear_cross_entropy.py).
+  // Liger's fused linear cross entropy: a chunk's logits are about as large as the hidden states, its rows rounded up to a power of
+  // two (liger_kernel/ops/fused_linear_cross_entropy.py).
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  int64_t chunks = 1;
-  while (chunks < ceil_div(tokens, ceil_div(std::max<int64_t>(m.vocabulary, 1), std::max<int64_t>(m.hidden, 1)))) chunks *= 2;
-  put(Symbol::kLossRows, ceil_div(tokens, chunks));
+  int64_t rows_of_chunk = 1;
+  while (rows_of_chunk < ceil_div(tokens, ceil_div(std::max<int64_t>(m.vocabulary, 1), std::max<int64_t>(m.hidden, 1))))
+    rows_of_chunk *= 2;
+  put(Symbol::kLossRows, std::min(rows_of_chunk, tokens));
   put(Symbol::kMlpRows, s.mlp_tile > 0 ? std::min(s.mlp_tile, tokens) : tokens);
   put(Symbol::kUlyssesKvHeads, std::max<int64_t>(m.num_kv_heads, std::min<int64_t>(s.cp, m.num_heads)));
   put(Symbol::kAdapterRank, s.lora.rank);

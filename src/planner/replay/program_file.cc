@@ -70,7 +70,9 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "compiled",
                                                                                                   "split_loss",
                                                                                                   "fused_swiglu",
-                                                                                                  "ulysses"};
+                                                                                                  "ulysses",
+                                                                                                  "liger_casts_logits",
+                                                                                                  "liger_casts_share"};
 
 When when_of(const Value* value, Diagnostics& said) {
   When when;

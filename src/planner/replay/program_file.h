@@ -78,6 +78,8 @@ enum class Condition : uint8_t {
   kSplitLoss,            // tensor parallelism, and Python runs the loss over split logits
   kFusedSwiglu,          // a hand-written kernel makes the MLP's product, and its gradients in place (Liger)
   kUlysses,              // context-parallel ranks exchange parts of the sequence for heads around attention
+  kLigerCastsLogits,     // its fused linear loss casts a chunk's logits to fp32
+  kLigerCastsShare,      // it casts what a chunk adds to the head's gradient
   kCount
 };
 struct When {

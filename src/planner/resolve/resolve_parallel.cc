@@ -299,7 +299,8 @@ void narrow_to_trainer(Resolving& r) {
     const std::string given = pinned && r.spec.find("parallel.sharding") ? r.spec.find("parallel.sharding")->text : "";
     r.fail(code::kUnsupportedFeature, "parallel.sharding",
            fmt::format("{} has no '{}', expected one of: {}", facts.label, given, fmt::join(known, ", ")),
-           fmt::format("--sharding {}", known.front()));
+           facts.name == "unknown" && given == "ddp" ? "--trainer ddp --program unknown: the same script under DDP"
+                                                     : fmt::format("--sharding {}", known.front()));
   }
   const std::vector<Recompute> wanted = r.problem.recomputes;
   std::erase_if(r.problem.recomputes, [&](Recompute policy) { return !facts.recomputes.contains(policy); });
