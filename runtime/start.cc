@@ -148,9 +148,12 @@ std::string finished_text(const CheckpointMetadata& newest, const TrainingPlan& 
 }
 
 void check_resume(const CheckpointMetadata& metadata, const std::string& path, const Corpus& corpus, const Plan& plan) {
-  const char* const help = "name another --output, or plan with the same data, sequence length and seed";
+  const char* const help = "name another --output, or plan with the same data, order, sequence length and seed";
   if (metadata.data_digest != corpus.digest) {
-    throw Failure(kExitFailed, fmt::format("'{}' was trained on other data or another sequence length than this plan's", path), help);
+    throw Failure(
+        kExitFailed,
+        fmt::format("'{}' was trained on other data, another sequence length or another order of the data than this plan's", path),
+        help);
   }
   if (metadata.seed != plan.train.seed) {
     throw Failure(kExitFailed, fmt::format("'{}' was trained with seed {}, expected {}", path, metadata.seed, plan.train.seed), help);

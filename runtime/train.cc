@@ -283,6 +283,7 @@ class Run {
     enter("training");
     catch_stop_signals();
     reset_meter_peak();
+    note_memory("start");
     if (done_ == 0) evaluate();
     const int64_t steps = plan_.train.steps, every = plan_.checkpoint.every_steps, evaluate_every = evaluation_interval(plan_.train);
     const auto goes_on = [&] { return done_ < steps && !lost_patience(evaluations_.record(), plan_.train.patience); };
@@ -300,13 +301,17 @@ class Run {
         check_replicas(*communicator_, engine_->layout(), engine_->master());
     }
     if (first() && done_ < steps) fmt::print("{}", patience_text(done_, plan_.train.patience));
+    note_memory("trained");
     enter("adapter");
     const std::string adapter = write_adapter(*communicator_, training_, checkpoint_path(place_.directory, done_));
     if (first() && !adapter.empty()) fmt::print("step {:>6}  adapters written to {}\n", done_, adapter);
     finish("completed");
   }
 
+  void note_memory(const std::string& when) { moments_.push_back(memory_now(*communicator_, when, environment_.local_rank)); }
+
   void stop_early(int signal) {
+    note_memory("trained");
     if (done_ > 0) save(CheckpointSaver::When::kAtOnce);
     if (first()) fmt::print("{}", stopped_text(signal, done_here_, done_, plan_.train.steps, checkpoint_name(done_)));
     finish("stopped");
@@ -318,6 +323,7 @@ class Run {
     if (done_here_ == 0) return;
     const MemoryReport memory = engine_->memory();
     const std::vector<double> peaks = peaks_of_all(*communicator_, memory);
+    note_memory("end");
     Diagnostics mine;
     if (first()) {
       const MeasuredTime time = time_.mean();
@@ -325,7 +331,7 @@ class Run {
       const std::optional<double> held_out_loss = evaluations_.loss();
       const Json report = report_json({status, done_, plan_.train.steps, done_here_, guard_.history().skipped, engine_->loss_scale(),
                                        loss_, held_out_loss, sampler_->cursor().tokens, place_.plan_digest, plan_.schedule_digest,
-                                       plan_.memory.peak_instruction, peaks, live_.goodput()},
+                                       plan_.memory.peak_instruction, peaks, live_.goodput(), moments_},
                                       rows, plan_, memory, time);
       fmt::print("{}", format_curve(curve_, evaluations_.curve()));
       fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
@@ -365,6 +371,7 @@ class Run {
   double loss_ = 0, last_rate_ = 0;
   Evaluations evaluations_;
   std::vector<LossPoint> curve_;
+  std::vector<MemoryMoment> moments_;
 };
 
 }  // namespace

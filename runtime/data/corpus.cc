@@ -66,6 +66,7 @@ std::string digest_of(const Plan& plan) {
   Sha256 digest;
   digest.update(fmt::format("{}\n{}\n", plan.data.tokenizer, plan.train.sequence_length));
   if (plan.data.packing) digest.update("packed\n");
+  if (!plan.data.shuffle) digest.update("as stored\n");
   for (const DataFile& file : plan.data.files) {
     if (!file.held_out) digest.update(fmt::format("{} {}\n", file.sha256, file.bytes));
   }
@@ -215,6 +216,7 @@ Result<Corpus> read_corpus(const Plan& plan, const std::string& plan_directory, 
   corpus.sequence_length = plan.train.sequence_length;
   corpus.sequences_per_window = sequences_per_sample(plan);
   corpus.packing = plan.data.packing ? Packing::kOn : Packing::kOff;
+  corpus.order = plan.data.shuffle ? PieceOrder::kShuffled : PieceOrder::kAsStored;
   const fs::path root = fs::path(plan_directory) / plan.data.root;
   found = is_prepared ? open_prepared(plan, root, verify, corpus) : read_documents(plan, root, corpus);
   if (has_error(found)) return found;
@@ -264,7 +266,7 @@ std::vector<Window> rejected_windows(const Corpus& corpus, const std::vector<Win
 }
 
 PackedRows training_rows(const Corpus& corpus, int64_t seed, int64_t epoch) {
-  return rows_of_epoch(lengths_of(corpus.training), corpus.mixture, corpus.sequence_length, corpus.packing, seed, epoch);
+  return rows_of_epoch(lengths_of(corpus.training), corpus.mixture, corpus.sequence_length, corpus.packing, seed, epoch, corpus.order);
 }
 
 PackedRows held_out_rows(const Corpus& corpus) {

@@ -39,6 +39,7 @@ struct Corpus {
   std::optional<PreparedSplit> prepared[2];  // else, by SetSplit: documents are the training samples, then those held out
   std::vector<Window> training, held_out;
   Packing packing = Packing::kOff;
+  PieceOrder order = PieceOrder::kShuffled;
   std::vector<MixturePart> mixture;                  // of the training windows; empty: each once an epoch
   int64_t training_tokens = 0, held_out_tokens = 0;  // valid targets
   std::string digest;  // of what the order of training sequences depends on: tokenizer, sequence length, training files

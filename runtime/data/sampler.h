@@ -1,7 +1,7 @@
 // Which rows make up each optimizer step. The order of training is one infinite list, for each epoch the rows of all windows in an
-// order that depends on (seed, epoch) alone (src/data/epoch_order.h, packing.h); step s takes the next global_batch entries. Where a
-// row is computed depends on the mesh, which rows a step has does not: any mesh can go on where another stopped. A batch that begins
-// in one epoch ends in the next.
+// order that depends on (seed, epoch) alone, or that of the set (src/data/epoch_order.h, packing.h); step s takes the next
+// global_batch entries. Where a row is computed depends on the mesh, which rows a step has does not: any mesh can go on where another
+// stopped. A batch that begins in one epoch ends in the next.
 #pragma once
 #include <cstdint>
 #include <vector>

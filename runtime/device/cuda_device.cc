@@ -39,6 +39,7 @@ class CudaMeter : public MeterSource {
     r.live_bytes = stats.requested_bytes[kAll].current;
     r.peak_bytes = stats.requested_bytes[kAll].peak;
     r.num_allocations = stats.allocation[kAll].allocated;
+    r.reserved_bytes = stats.reserved_bytes[kAll].current;
     r.live_by_tag = live_by_tag_;
     int64_t declared = 0;
     for (const int64_t bytes : live_by_tag_) declared += bytes;

@@ -84,7 +84,7 @@ void set_meter_source(MeterSource* source) { meter_source = source; }
 MeterReading read_meter() {
   if (MeterSource* source = meter_source) return source->read();
   const Counters& c = counters();
-  MeterReading r{c.live, c.peak, c.num_allocations, {}};
+  MeterReading r{c.live, c.peak, c.num_allocations, {}, c.live};  // the CPU's allocator keeps nothing
   for (size_t i = 0; i < r.live_by_tag.size(); ++i) r.live_by_tag[i] = c.live_by_tag[i];
   return r;
 }

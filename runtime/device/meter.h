@@ -19,6 +19,7 @@ struct MeterReading {
   int64_t peak_bytes = 0;       // since the last reset_meter_peak()
   int64_t num_allocations = 0;  // since install
   std::array<int64_t, Device::kNumTags> live_by_tag{};
+  int64_t reserved_bytes = 0;  // taken from the device, in use or kept for later
 };
 MeterReading read_meter();
 void reset_meter_peak();

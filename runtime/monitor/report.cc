@@ -184,6 +184,7 @@ Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, co
                  {"measured_peak_instruction", memory.peak_instruction},
                  {"wait_s", time.wait_s},
                  {"goodput", end.goodput},
+                 {"memory", moments_json(end.memory)},
                  {"timed_steps", time.num_steps}};
   for (double peak : end.peaks) report["peak_allocated_bytes_by_rank"].push_back(static_cast<int64_t>(peak));
   if (end.loss_scale) report["loss_scale"] = end.loss_scale->scale;

@@ -9,6 +9,7 @@
 #include "base/json_fwd.h"
 #include "plan/plan.h"
 #include "runtime/engine/engine.h"
+#include "runtime/monitor/memory_moments.h"
 
 namespace distsetup {
 
@@ -60,6 +61,7 @@ struct FinishedRun {
   std::string plan_digest, schedule_digest, predicted_peak_instruction;
   std::vector<double> peaks;  // metered bytes, by rank
   double goodput = 0;         // LiveNumbers::goodput()
+  std::vector<MemoryMoment> memory;
 };
 // Collective: the most bytes that were ever allocated at once, by rank.
 std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport& memory);

@@ -41,7 +41,13 @@ Diagnostic unknown_command(const std::vector<std::string>& words) {
                  : words.size() < 2 ? "distsetup --help lists the commands"
                                     : fmt::format("put the command first: distsetup plan {}", join_command(words)));
   }
-  return error(code::kUnknownCommand, command_line(), fmt::format("unknown command '{}'", first), suggest_command(first, known));
+  // "jobs", or "jobs lst": of "jobs list" a part.
+  const bool is_group =
+      std::any_of(known.begin(), known.end(), [&first](const std::string& one) { return one.starts_with(first + " "); });
+  const std::string what = !is_group           ? fmt::format("unknown command '{}'", first)
+                           : words.size() == 1 ? fmt::format("'{}' wants a word more", first)
+                                               : fmt::format("unknown command '{} {}'", first, words[1]);
+  return error(code::kUnknownCommand, command_line(), what, suggest_command(first, known));
 }
 
 ColourChoice colour_choice(const std::vector<std::string>& words) {

@@ -27,15 +27,23 @@ int64_t seed_of_part(int64_t seed, size_t part) {
   return static_cast<int64_t>(splitmix(static_cast<uint64_t>(seed) + kSplitMixStep * (part + 1)));
 }
 
+std::vector<uint32_t> pass_order(int64_t num_pieces, int64_t seed, int64_t pass, PieceOrder order) {
+  if (order == PieceOrder::kShuffled) return epoch_permutation(num_pieces, seed, pass);
+  std::vector<uint32_t> stored(static_cast<size_t>(num_pieces));
+  std::iota(stored.begin(), stored.end(), 0u);
+  return stored;
+}
+
 // A part's pieces without end, from the `taken`-th on.
 class PartStream {
  public:
-  PartStream(const MixturePart& part, int64_t seed, int64_t taken) : part_(part), seed_(seed), taken_(taken) {}
+  PartStream(const MixturePart& part, int64_t seed, int64_t taken, PieceOrder order)
+      : part_(part), seed_(seed), taken_(taken), piece_order_(order) {}
   uint32_t next() {
     const auto size = static_cast<int64_t>(part_.pieces.size());
     if (order_.empty() || taken_ / size != pass_) {
       pass_ = taken_ / size;
-      order_ = epoch_permutation(size, seed_, pass_);
+      order_ = pass_order(size, seed_, pass_, piece_order_);
     }
     return part_.pieces[order_[static_cast<size_t>(taken_++ % size)]];
   }
@@ -43,6 +51,7 @@ class PartStream {
  private:
   const MixturePart& part_;
   int64_t seed_ = 0, taken_ = 0, pass_ = 0;
+  PieceOrder piece_order_ = PieceOrder::kShuffled;
   std::vector<uint32_t> order_;
 };
 
@@ -80,14 +89,15 @@ std::vector<uint32_t> blend(std::span<const double> weights, int64_t count) {
   return parts;
 }
 
-std::vector<uint32_t> epoch_order(int64_t num_pieces, const std::vector<MixturePart>& mixture, int64_t seed, int64_t epoch) {
-  if (mixture.empty()) return epoch_permutation(num_pieces, seed, epoch);
+std::vector<uint32_t> epoch_order(int64_t num_pieces, const std::vector<MixturePart>& mixture, int64_t seed, int64_t epoch,
+                                  PieceOrder piece_order) {
+  if (mixture.empty()) return pass_order(num_pieces, seed, epoch, piece_order);
   std::vector<double> weights;
   for (const MixturePart& part : mixture) weights.push_back(part.weight);
   std::vector<uint32_t> order = blend(weights, num_pieces);
   std::vector<PartStream> streams;
   for (size_t p = 0; p < mixture.size(); ++p)
-    streams.emplace_back(mixture[p], seed_of_part(seed, p), epoch * std::count(order.begin(), order.end(), p));
+    streams.emplace_back(mixture[p], seed_of_part(seed, p), epoch * std::count(order.begin(), order.end(), p), piece_order);
   for (uint32_t& next : order) next = streams[next].next();
   return order;
 }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "data/epoch_order.h"
 
 namespace distsetup {
 namespace {
@@ -41,13 +40,14 @@ std::vector<std::vector<uint32_t>> best_fit(std::span<const uint32_t> window, st
 }  // namespace
 
 PackedRows pack(std::span<const uint32_t> order, std::span<const uint32_t> lengths, int64_t sequence_length, int64_t seed,
-                int64_t epoch) {
+                int64_t epoch, PieceOrder rows_come) {
   PackedRows packed;
   packed.pieces.reserve(order.size());
   for (size_t begin = 0; begin < order.size(); begin += kPackingWindow) {
     const auto window = order.subspan(begin, std::min<size_t>(kPackingWindow, order.size() - begin));
-    const std::vector<std::vector<uint32_t>> rows = best_fit(window, lengths, sequence_length);
-    for (const uint32_t r : epoch_permutation(static_cast<int64_t>(rows.size()), seed, epoch)) {
+    std::vector<std::vector<uint32_t>> rows = best_fit(window, lengths, sequence_length);
+    if (rows_come == PieceOrder::kAsStored) std::sort(rows.begin(), rows.end());  // by their first places, which differ
+    for (const uint32_t r : epoch_order(static_cast<int64_t>(rows.size()), {}, seed, epoch, rows_come)) {
       for (const uint32_t place : rows[r]) packed.pieces.push_back(window[place]);
       packed.first.push_back(static_cast<uint32_t>(packed.pieces.size()));
     }

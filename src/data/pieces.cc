@@ -57,9 +57,9 @@ std::vector<MixturePart> parts_of(const std::vector<SetPart>& mixture, std::span
 }
 
 PackedRows rows_of_epoch(std::span<const uint32_t> lengths, const std::vector<MixturePart>& mixture, int64_t sequence_length,
-                         Packing packing, int64_t seed, int64_t epoch) {
-  std::vector<uint32_t> order = epoch_order(static_cast<int64_t>(lengths.size()), mixture, seed, epoch);
-  if (packing == Packing::kOn) return pack(order, lengths, sequence_length, seed, epoch);
+                         Packing packing, int64_t seed, int64_t epoch, PieceOrder piece_order) {
+  std::vector<uint32_t> order = epoch_order(static_cast<int64_t>(lengths.size()), mixture, seed, epoch, piece_order);
+  if (packing == Packing::kOn) return pack(order, lengths, sequence_length, seed, epoch, piece_order);
   PackedRows rows;
   rows.first.resize(order.size() + 1);
   std::iota(rows.first.begin(), rows.first.end(), 0u);
@@ -67,7 +67,7 @@ PackedRows rows_of_epoch(std::span<const uint32_t> lengths, const std::vector<Mi
   return rows;
 }
 
-int64_t num_rows(const SetLengths& set, int64_t sequence_length, Packing packing, int64_t seed, double epochs) {
+int64_t num_rows(const SetLengths& set, int64_t sequence_length, Packing packing, int64_t seed, double epochs, PieceOrder order) {
   const Pieces pieces = pieces_of(set, sequence_length);
   if (pieces.size() == 0) return 0;
   const auto whole = static_cast<int64_t>(epochs);
@@ -78,7 +78,7 @@ int64_t num_rows(const SetLengths& set, int64_t sequence_length, Packing packing
   for (int64_t epoch = 0; epoch < counted; ++epoch) {
     const double part = std::min(1.0, epochs - static_cast<double>(epoch));
     if (part > 0)
-      sum += part * static_cast<double>(rows_of_epoch(pieces.lengths, parts, sequence_length, packing, seed, epoch).size());
+      sum += part * static_cast<double>(rows_of_epoch(pieces.lengths, parts, sequence_length, packing, seed, epoch, order).size());
   }
   return std::llround(sum * std::max(1.0, epochs / static_cast<double>(counted)));
 }

@@ -48,10 +48,11 @@ std::vector<MixturePart> parts_of(const std::vector<SetPart>& mixture, std::span
 enum class Packing { kOff, kOn };
 // Rows of one epoch: with packing as they are packed, else one for each piece.
 PackedRows rows_of_epoch(std::span<const uint32_t> lengths, const std::vector<MixturePart>& mixture, int64_t sequence_length,
-                         Packing packing, int64_t seed, int64_t epoch);
+                         Packing packing, int64_t seed, int64_t epoch, PieceOrder order = PieceOrder::kShuffled);
 // Rows of so many epochs, the last one in part. With packing epochs differ: beyond the first thousand, or fifty million pieces, they
 // are taken to have as many rows as those before.
-int64_t num_rows(const SetLengths& set, int64_t sequence_length, Packing packing, int64_t seed, double epochs);
+int64_t num_rows(const SetLengths& set, int64_t sequence_length, Packing packing, int64_t seed, double epochs,
+                 PieceOrder order = PieceOrder::kShuffled);
 
 // What packing makes of a set, for people to see.
 struct PackingGain {

@@ -218,6 +218,7 @@ struct DataPlan {
   std::string root;             // relative paths are relative to plan.json's directory
   std::vector<DataFile> files;  // empty: the plan cannot be trained, only previewed and emitted
   bool packing = false;         // a row holds several samples, which do not see each other; else each has its own
+  bool shuffle = true;          // each epoch in an order of its own; else in that of the set
   bool operator==(const DataPlan&) const = default;
 };
 

@@ -246,6 +246,7 @@ void visit(V& v, DataPlan& d) {
   v("root", d.root);
   v("files", d.files);
   v("packing", d.packing);
+  v("shuffle", d.shuffle, true);
 }
 template <class V>
 void visit(V& v, WeightsFile& f) {

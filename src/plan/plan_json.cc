@@ -26,6 +26,11 @@ struct is_vector<std::vector<T>> : std::true_type {};
 
 struct PlanWriter {
   Json json = Json::object();
+  // Left out where it is what it usually is: a key that plans from before it do not have.
+  template <class T>
+  void operator()(const char* key, T& value, const T& usual) {
+    if (!(value == usual)) (*this)(key, value);
+  }
   template <class T>
   void operator()(const char* key, T& value) {
     json[key] = encode(value);
@@ -71,6 +76,13 @@ class PlanReader {
     const std::string path = path_.empty() ? key : path_ + "." + key;
     if (found == nullptr) return corrupt(map_.location, fmt::format("key '{}' is missing", path));
     decode(*found, path, value);
+  }
+
+  template <class T>
+  void operator()(const char* key, T& value, const T& usual) {
+    value = usual;
+    if (map_.find(key) != nullptr) return (*this)(key, value);
+    known_.push_back(key);
   }
 
   void finish() {

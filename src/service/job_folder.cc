@@ -47,6 +47,7 @@ Json JobFacts::json() const {
           {"trains_prompts", trains_prompts},
           {"is_packed", is_packed},
           {"is_capped", is_capped},
+          {"longest_prompt", longest_prompt},
           {"prompt_format", prompt_format},
           {"log_every", log_every},
           {"tune_steps", tune_steps},
@@ -71,6 +72,7 @@ JobFacts JobFacts::from(const Json& json) {
   out.trains_prompts = json.value("trains_prompts", false);
   out.is_packed = json.value("is_packed", false);
   out.is_capped = json.value("is_capped", false);
+  out.longest_prompt = json.value("longest_prompt", int64_t{0});
   out.prompt_format = json.value("prompt_format", "");
   out.log_every = json.value("log_every", int64_t{0});
   out.tune_steps = json.value("tune_steps", int64_t{0});
@@ -82,6 +84,13 @@ std::optional<JobFacts> JobFolder::facts() const {
   const Json json = read_json(file("job.json"));
   if (!json.is_object()) return std::nullopt;
   return JobFacts::from(json);
+}
+
+const JobArtifact* best_of(const std::vector<JobArtifact>& checkpoints) {
+  const JobArtifact* best = nullptr;
+  for (const JobArtifact& one : checkpoints)
+    if (one.validation_loss && (best == nullptr || *one.validation_loss <= *best->validation_loss)) best = &one;
+  return best != nullptr || checkpoints.empty() ? best : &checkpoints.back();
 }
 
 Json read_json(const std::string& path) {

@@ -29,6 +29,7 @@ struct JobFacts {
   bool has_validation = false;  // kValidationFile is held out whole
   bool trains_prompts = false;
   bool is_packed = false, is_capped = false;  // several samples in a row; an epoch has at most max_steps_per_epoch steps
+  int64_t longest_prompt = 0;                 // tokens of a preference pair's prompt that stay, the last; 0: all
   std::string prompt_format;                  // words around prompts, for `distsetup data prepare`; "": none
   int64_t log_every = 0;                      // steps between two lines of the log; 0: a hundred lines
   int64_t tune_steps = 0;                     // of each run of hyperparam_search_config; 0: nothing is searched
@@ -50,6 +51,10 @@ class JobFolder {
  private:
   std::string path_;
 };
+
+// The one with the smallest loss on held-out rows, of equal ones the newest; where none was measured, the newest; null: there is none.
+// What `distsetup checkpoint export --best` takes.
+const JobArtifact* best_of(const std::vector<JobArtifact>& checkpoints);
 
 // A file of JSON; null: it is not there, or is none.
 Json read_json(const std::string& path);

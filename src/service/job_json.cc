@@ -6,11 +6,11 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "service/job_folder.h"
+#include "service/job_plan.h"
 #include "service/job_queue.h"
 #include "service/model_lookup.h"
 #include "service/run_curve.h"
 #include "service/settings_file.h"
-#include "service/tuned_plan.h"
 
 namespace distsetup {
 namespace {
@@ -58,11 +58,17 @@ Json compared_rows(const Json& table) {
   return rows;
 }
 
-// While it runs, what the first steps of this process were metered to need and the peak so far, both of rank 0; when it has ended, the
-// report with the peak of every rank. The report of an earlier attempt is none.
-Json measured_json(const RunCurve& curve, Json report) {
+// report.json; of an earlier attempt it is none.
+Json current_report(const JobFolder& folder, const RunCurve& curve) {
+  Json report = read_json(folder.file("report.json"));
   const int64_t step = curve.last_step.is_object() ? curve.last_step.value("step", int64_t{0}) : 0;
-  if (report.is_object() && report.value("step", int64_t{0}) < step) report = nullptr;
+  if (!report.is_object() || report.value("step", int64_t{0}) < step) return nullptr;
+  return report;
+}
+
+// While it runs, what the first steps of this process were metered to need and the peak so far, both of rank 0; when it has ended, the
+// report with the peak of every rank.
+Json measured_json(const RunCurve& curve, const Json& report) {
   if (curve.num_steps == 0 && !report.is_object()) return nullptr;
   Json peak = nullptr;
   for (const Json& one : report.is_object() ? report.value("peak_allocated_bytes_by_rank", Json::array()) : Json::array()) {
@@ -82,7 +88,34 @@ Json measured_json(const RunCurve& curve, Json report) {
           {"rows", compared_rows(table)}};
 }
 
-Json resources_json(const JobRecord& job, const JobFacts& facts, const Json& measured) {
+double gb_of(const Json& bytes) { return bytes.is_number() ? bytes.get<double>() / (1 << 30) : 0; }
+
+// The report's, in the provider's words and units.
+Json memory_moments(const Json& report, int64_t world_size) {
+  Json out = Json::array();
+  for (const Json& moment : report.is_object() ? report.value("memory", Json::array()) : Json::array()) {
+    Json ranks = Json::array();
+    for (const Json& one : moment.value("ranks", Json::array()))
+      ranks.push_back({{"rank", one.value("rank", 0)},
+                       {"local_rank", one.value("local_rank", 0)},
+                       {"world_size", world_size},
+                       {"allocated_gb", gb_of(one.value("allocated_bytes", Json()))},
+                       {"reserved_gb", gb_of(one.value("reserved_bytes", Json()))},
+                       {"max_allocated_gb", gb_of(one.value("max_allocated_bytes", Json()))}});
+    Json host = nullptr;
+    if (const Json bytes = moment.value("host", Json()); bytes.is_object()) {
+      const double total = gb_of(bytes.value("total_bytes", Json())), used = gb_of(bytes.value("used_bytes", Json()));
+      host = {{"total_gb", total},
+              {"available_gb", gb_of(bytes.value("available_bytes", Json()))},
+              {"used_gb", used},
+              {"percent", total > 0 ? Json(100 * used / total) : Json()}};
+    }
+    out.push_back({{"when", moment.value("when", "")}, {"ranks", std::move(ranks)}, {"host", std::move(host)}});
+  }
+  return out;
+}
+
+Json resources_json(const JobRecord& job, const JobFacts& facts, const Json& measured, const Json& report) {
   if (job.scheduled_ms == 0) return nullptr;
   const Json predicted = facts.plan.is_object() ? facts.plan.value("predicted", Json::object()) : Json::object();
   return {{"world_size", job.num_nodes * job.ranks_per_node},
@@ -94,7 +127,8 @@ Json resources_json(const JobRecord& job, const JobFacts& facts, const Json& mea
           {"training_completed", job.state == JobState::kCompleted},
           {"memory",
            {{"predicted_peak_bytes", predicted.value("peak_allocated_bytes", Json())},
-            {"measured_peak_bytes", measured.is_object() ? measured.value("peak_allocated_bytes", Json()) : Json()}}}};
+            {"measured_peak_bytes", measured.is_object() ? measured.value("peak_allocated_bytes", Json()) : Json()},
+            {"moments", memory_moments(report, job.num_nodes * job.ranks_per_node)}}}};
 }
 
 Json line_of(Service& service, const JobRecord& job, const JobFacts& facts, StatusWords words) {
@@ -165,7 +199,7 @@ Json job_json(Service& service, const JobRecord& job, JobDetail detail, StatusWo
   const RunCurve curve = job.attempt > 0 ? known_curves().read(folder.file("metrics.jsonl")) : RunCurve{};
   out["progress"] = progress_json(job, facts, curve);
   if (detail == JobDetail::kLine) return out;
-  const Json measured = measured_json(curve, read_json(folder.file("report.json")));
+  const Json report = current_report(folder, curve), measured = measured_json(curve, report);
   out["transitions"] = Json::array();
   for (const JobTransition& one : service.jobs->transitions(job.id)) {
     out["transitions"].push_back({{"from", job_state_name(one.from)},
@@ -176,7 +210,7 @@ Json job_json(Service& service, const JobRecord& job, JobDetail detail, StatusWo
   }
   const std::string phase = is_final(job.state) || job.attempt == 0 ? "" : keeper_phase(folder, job.attempt);
   out["phase"] = phase.empty() ? Json() : Json(phase);
-  out["resources_allocated"] = resources_json(job, facts, measured);
+  out["resources_allocated"] = resources_json(job, facts, measured, report);
   out["checkpoints"] = checkpoints_json(service, job);
   out["plan"] = facts.plan;
   out["measured"] = measured;

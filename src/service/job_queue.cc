@@ -229,11 +229,11 @@ void JobQueue::finish(JobRecord job, const KeeperResult& result) {
     model.path = folder.file(final_model_folder(service_.settings, facts));
     model.kind = "model";
     model.created_ms = now;
-    model.step = last_step;
-    model.epoch = facts.epochs;
-    if (!artifacts.empty()) {
-      model.train_loss = artifacts.back().train_loss;
-      model.validation_loss = artifacts.back().validation_loss;
+    if (const JobArtifact* best = best_of(artifacts)) {
+      model.step = best->step;
+      model.epoch = best->epoch;
+      model.train_loss = best->train_loss;
+      model.validation_loss = best->validation_loss;
     }
     std::error_code failure;
     if (fs::is_directory(model.path, failure)) artifacts.push_back(std::move(model));

@@ -6,8 +6,8 @@
 
 #include "base/own_program.h"
 
+#include "service/job_plan.h"
 #include "service/sibling_program.h"
-#include "service/tuned_plan.h"
 
 namespace distsetup {
 namespace {
@@ -26,6 +26,7 @@ KeeperPhase data_phase(const JobFacts& facts) {
   else
     words.insert(words.end(), {"--held-out", std::to_string(facts.held_out_one_in)});
   if (facts.trains_prompts) words.emplace_back("--train-on-prompts");
+  if (facts.longest_prompt > 0) words.insert(words.end(), {"--max-prompt-length", std::to_string(facts.longest_prompt)});
   if (!facts.prompt_format.empty()) words.insert(words.end(), {"--prompt-format", facts.prompt_format});
   words.insert(words.end(), {"--output", out.made_as});
   out.commands = {words};
@@ -52,8 +53,7 @@ KeeperPhase plan_phase(const JobFacts& facts) {
   KeeperPhase out;
   out.name = "plan";
   out.made = out.made_as = "plan.json";
-  std::vector<std::string> words = {sibling_program()};
-  if (facts.tune_steps > 0) words = {own_program().string(), "--plan-tuned"};
+  std::vector<std::string> words = {own_program().string(), "--plan-job"};
   words.insert(words.end(), facts.plan_words.begin(), facts.plan_words.end());
   if (facts.is_packed) {  // how many rows they make is known only now
     words.emplace_back("--packing");
@@ -141,7 +141,7 @@ KeeperOrders keeper_orders(const ServiceSettings& settings, const JobRecord& job
   KeeperPhase exported;
   exported.name = "export";
   exported.made = exported.made_as = final_model_folder(settings, facts);
-  exported.commands = {{sibling_program(), "checkpoint", "export", ".", "--output", exported.made}};
+  exported.commands = {{sibling_program(), "checkpoint", "export", ".", "--best", "--output", exported.made}};
   out.phases.push_back(std::move(exported));
   return out;
 }

@@ -1,5 +1,6 @@
 #include "service/service_program.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -20,6 +22,7 @@
 #include "service/client/client_program.h"
 #include "service/front.h"
 #include "service/http_server.h"
+#include "service/job_plan.h"
 #include "service/job_planning.h"
 #include "service/job_queue.h"
 #include "service/keeper.h"
@@ -29,7 +32,6 @@
 #include "service/settings_file.h"
 #include "service/sibling_program.h"
 #include "service/slurm_job.h"
-#include "service/tuned_plan.h"
 
 namespace distsetup {
 namespace {
@@ -121,20 +123,30 @@ int serve_node(const ServiceSettings& settings) {
   return is_taken ? kExitOk : kExitUnusable;
 }
 
+// Makes it where it is not there, and holds its lock as long as this process lives.
+Diagnostics take_data_folder(const std::string& folder) {
+  const auto unusable = [&folder](const char* what, int number) {
+    return Diagnostics{error(code::kUnwritableFile, {folder}, fmt::format("{}, {}", what, errno_text(number)),
+                             "name a folder that can be written with --data")};
+  };
+  std::error_code failure, ignored;
+  fs::create_directories(folder, failure);
+  if (failure) return unusable("the data folder cannot be made", failure.value());
+  fs::permissions(folder, fs::perms::owner_all, ignored);
+  const std::string lock = folder + "/service.lock";
+  if (take_lock(lock)) return {};
+  if (!OpenFile(::open(lock.c_str(), O_RDWR | O_CLOEXEC)).is_open())
+    return unusable("nothing can be written in the data folder", errno);
+  return {
+      error(code::kEnvironment, {folder}, "another service works in this data folder", "stop it, or name another folder with --data")};
+}
+
 int serve(ServiceSettings settings) {
   if (settings.node_rank > 0 && settings.launcher == LauncherKind::kNodes) return serve_node(settings);
   if (settings.mode == ServiceMode::kFront) {
     if (const Diagnostics wrong = check_remote(settings); has_error(wrong)) return complain(wrong, kExitUnusable);
   }
-  std::error_code failure;
-  fs::create_directories(settings.data_folder, failure);
-  fs::permissions(settings.data_folder, fs::perms::owner_all, failure);
-  if (!fs::is_directory(settings.data_folder, failure))
-    return complain({error(code::kUnwritableFile, {settings.data_folder}, "the data folder cannot be made")}, kExitUnusable);
-  if (!take_lock(settings.data_folder + "/service.lock"))
-    return complain({error(code::kEnvironment, {settings.data_folder}, "another service works in this data folder",
-                           "stop it, or name another folder with --data")},
-                    kExitUnusable);
+  if (const Diagnostics wrong = take_data_folder(settings.data_folder); has_error(wrong)) return complain(wrong, kExitUnusable);
   if (const Diagnostics wrong = check_provider(settings); has_error(wrong)) return complain(wrong, kExitConfig);
   find_gpus(settings);
   EventLog log(settings.log_level);
@@ -186,7 +198,7 @@ int serve(ServiceSettings settings) {
 int run_service_program(const std::vector<std::string>& words) {
   if (!words.empty() && words[0] == "jobs") return run_jobs_client({words.begin() + 1, words.end()});
   if (words.size() >= 2 && words[0] == "--slurm") return run_slurm_phase(words[1], {words.begin() + 2, words.end()});
-  if (words.size() >= 2 && words[0] == "--plan-tuned") return plan_tuned({words.begin() + 1, words.end()});
+  if (words.size() >= 2 && words[0] == "--plan-job") return plan_job({words.begin() + 1, words.end()});
   if (words.size() == 3 && words[0] == "--keep") return run_keeper(words[1], std::strtol(words[2].c_str(), nullptr, 10));
   // Before any thread begins: only the main thread waits for them.
   sigset_t blocked;

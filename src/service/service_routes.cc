@@ -81,15 +81,25 @@ HttpAnswer answer_provider(Service& service, const HttpRequest& request, const J
   return refusal(404, fmt::format("no provider '{}'", id));
 }
 
-Json model_json(const FoundModel& one) {
-  return {{"identifier", one.name},     {"provider_resource_id", one.name},
-          {"provider_id", "distsetup"}, {"type", "model"},
-          {"model_type", "llm"},        {"metadata", {{"has_weights", one.has_weights}, {"has_tokenizer", one.has_tokenizer}}}};
+// As Llama Stack names it, and with the keys of OpenAI's list of models, which its later clients read.
+Json model_json(const Service& service, const FoundModel& one) {
+  const Json known = {{"has_weights", one.has_weights}, {"has_tokenizer", one.has_tokenizer}};
+  return {{"identifier", one.name},
+          {"provider_resource_id", one.name},
+          {"provider_id", "distsetup"},
+          {"type", "model"},
+          {"model_type", "llm"},
+          {"metadata", known},
+          {"id", one.name},
+          {"object", "model"},
+          {"created", service.started_ms / 1000},
+          {"owned_by", "distsetup"},
+          {"custom_metadata", known}};
 }
 
 HttpAnswer answer_models(Service& service, const HttpRequest&, const Json&) {
   Json data = Json::array();
-  for (const FoundModel& one : served_models(service.settings)) data.push_back(model_json(one));
+  for (const FoundModel& one : served_models(service.settings)) data.push_back(model_json(service, one));
   return json_answer({{"data", data}});
 }
 
@@ -100,7 +110,7 @@ HttpAnswer answer_model(Service& service, const HttpRequest& request, const Json
     if (found != request.path_values.end()) name += (name.empty() ? "" : "/") + found->second;
   }
   const std::optional<FoundModel> model = find_served_model(service.settings, name);
-  return model ? json_answer(model_json(*model)) : refusal(404, fmt::format("no model '{}'", name));
+  return model ? json_answer(model_json(service, *model)) : refusal(404, fmt::format("no model '{}'", name));
 }
 
 HttpAnswer answer_routes(Service&, const HttpRequest&, const Json&) {

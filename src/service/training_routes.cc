@@ -10,13 +10,13 @@
 #include <set>
 
 #include "service/dataset_rows.h"
+#include "service/job_plan.h"
 #include "service/job_planning.h"
 #include "service/job_queue.h"
 #include "service/launcher.h"
 #include "service/model_lookup.h"
 #include "service/plan_shape.h"
 #include "service/route_makers.h"
-#include "service/tuned_plan.h"
 
 namespace distsetup {
 namespace {
@@ -104,7 +104,14 @@ HttpAnswer no_such_model(const ServiceSettings& settings, const std::string& nam
   const std::string help = settings.model_roots.empty() ? "start the service with --models FOLDER, below which models lie"
                            : known.empty()              ? "there is no model below the folders of --models"
                                                         : "there are " + known;
-  return refusal(400, fmt::format("no model '{}' below the folders of --models; {}", name, help), {{"model", "is not there", help}});
+  return refusal(400, fmt::format("no model '{}' below the folders of --models; {}", name, help),
+                 {{"model", fmt::format("no model '{}' below the folders of --models", name), help}});
+}
+
+HttpAnswer no_such_dataset(const std::string& key, const std::string& id) {
+  const std::string detail = fmt::format("no data set '{}'", id);
+  return refusal(400, detail,
+                 {{"training_config.data_config." + key, detail, "POST /v1/datasets, or distsetup jobs submit --rows FILE.jsonl"}});
 }
 
 HttpAnswer does_not_fit(const PlanningOutcome& outcome) {
@@ -154,16 +161,12 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
         400,
         fmt::format("model '{}' has a config.json and no weights; --random-parameters trains such models from random ones", name));
   const std::optional<DatasetRecord> dataset = service.datasets->find(dataset_id);
-  if (!dataset)
-    return refusal(400, fmt::format("no data set '{}'", dataset_id),
-                   {{"training_config.data_config.dataset_id", "is not registered", "POST /v1/datasets"}});
+  if (!dataset) return no_such_dataset("dataset_id", dataset_id);
   if (const std::optional<std::string> mistake = rows_mistake(dataset->path, method))
     return refusal(400, fmt::format("data set '{}', {}", dataset_id, *mistake));
   const std::string validation_id = text_of(body["training_config"]["data_config"], "validation_dataset_id");
   const std::optional<DatasetRecord> validation = service.datasets->find(validation_id);
-  if (!validation_id.empty() && !validation)
-    return refusal(400, fmt::format("no data set '{}'", validation_id),
-                   {{"training_config.data_config.validation_dataset_id", "is not registered", "POST /v1/datasets"}});
+  if (!validation_id.empty() && !validation) return no_such_dataset("validation_dataset_id", validation_id);
   if (const std::optional<std::string> mistake = validation ? rows_mistake(validation->path, method) : std::nullopt)
     return refusal(400, fmt::format("data set '{}', {}", validation_id, *mistake));
   const std::optional<std::string> checkpoints = checkpoint_folder(text_of(body, "checkpoint_dir"));
@@ -220,6 +223,7 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
   facts.is_capped = body["training_config"].value("max_steps_per_epoch", Json(nullptr)).is_number() &&
                     body["training_config"]["max_steps_per_epoch"] > 0;
   facts.prompt_format = outcome.prompt_format;
+  if (method == "dpo") facts.longest_prompt = outcome.plan.value("sequence_length", int64_t{0}) / 2;  // as the seed's trainer has it
   constexpr int64_t kLinesPerEpoch = 50;  // as the seed's trainer has, where logging_steps does not say it
   if (settings.launcher != LauncherKind::kSlurm)
     facts.log_every = outcome.log_every > 0 ? outcome.log_every : std::max<int64_t>(1, facts.steps_per_epoch / kLinesPerEpoch);

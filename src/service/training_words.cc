@@ -49,6 +49,7 @@ constexpr auto kActing = std::to_array<const char*>({"job_uuid",
                                                      "training_config.data_config.dataset_id",
                                                      "training_config.data_config.train_split_percentage",
                                                      "training_config.data_config.packed",
+                                                     "training_config.data_config.shuffle",
                                                      "training_config.optimizer_config.optimizer_type",
                                                      "training_config.efficiency_config.enable_activation_checkpointing",
                                                      "training_config.efficiency_config.enable_activation_offloading",
@@ -235,6 +236,8 @@ TrainingWords training_words(const Json& request, const Json& provider, const st
     const std::string text = value_text(*dtype);
     list.add("--precision", text == "bfloat16" || text == "bf16" ? "bf16" : text == "float16" || text == "fp16" ? "fp16" : "fp32");
   }
+  const Json* shuffle = find_key(request, "training_config.data_config.shuffle");
+  if (shuffle != nullptr && *shuffle == false && whom == PlannedFor::kJob) list.add("--shuffle", "false");
   add_adapter(request, list);
   add_efficiency(request, whom, list);
   add_notes(request, provider, settings, whom, out, list);
@@ -282,9 +285,6 @@ std::vector<BodyMistake> unsupported_settings(const Json& request, const Json& p
   if (const Json* words = find_key(provider, "chat_template"))
     if (!words->is_string() || !prompt_format_of(words->get<std::string>()))
       refuse("chat_template", "the response stands at its end, behind {prompt}", "\"Question: {prompt}\\nAnswer: {response}\"");
-  const Json* shuffle = find_key(request, "training_config.data_config.shuffle");
-  if (shuffle != nullptr && *shuffle == false)
-    refuse("training_config.data_config.shuffle", "every epoch has an order of its own", "shuffle: true");
   const Json* split = find_key(request, "training_config.data_config.train_split_percentage");
   if (split != nullptr && split->get<double>() < 0.5)
     refuse("training_config.data_config.train_split_percentage", "half of the rows or fewer would be trained", "0.5 to 1");

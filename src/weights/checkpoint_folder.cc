@@ -19,6 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_committed(const std::string& folder) {
+  std::error_code failure;
+  return fs::exists(fs::path(folder) / "COMMIT", failure);
+}
+
 constexpr std::string_view kNamePrefix = "checkpoint_";
 
 bool is_our_file(const std::string& name) {
@@ -93,16 +98,21 @@ Result<std::vector<std::string>> find_checkpoints(const std::string& path) {
 }
 
 Result<std::string> committed_checkpoint(const std::string& path) {
-  const auto is_committed = [](const std::string& folder) {
-    std::error_code failure;
-    return fs::exists(fs::path(folder) / "COMMIT", failure);
-  };
   if (is_committed(path)) return path;
   const std::string folder = checkpoints_folder(path);
   for (const int64_t step : list_checkpoints(folder))
     if (is_committed(checkpoint_path(folder, step))) return checkpoint_path(folder, step);
   return error(code::kCheckpoint, {path}, fmt::format("no committed checkpoint in '{}'", path),
                "give a folder checkpoint_<step> that has a file COMMIT, or the folder of a run");
+}
+
+Result<std::string> best_checkpoint(const std::string& path) {
+  const std::string folder = checkpoints_folder(path);
+  const RatedStep* best = nullptr;
+  const std::vector<RatedStep> rated = rated_checkpoints(folder, INT64_MAX, CheckpointMetric::kHeldOutLoss);
+  for (const RatedStep& one : rated)
+    if (one.metric && (best == nullptr || *one.metric < *best->metric)) best = &one;
+  return best == nullptr || is_committed(path) ? committed_checkpoint(path) : checkpoint_path(folder, best->step);
 }
 
 int remove_checkpoint(const std::string& path) {

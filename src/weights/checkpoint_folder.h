@@ -24,6 +24,9 @@ std::string checkpoints_folder(const std::string& path);
 Result<std::vector<std::string>> find_checkpoints(const std::string& path);
 // `path` where it is a committed checkpoint, else the newest committed one of the run, or of the folder of checkpoints, there.
 Result<std::string> committed_checkpoint(const std::string& path);
+// The committed checkpoint with the smallest held-out loss of those that were evaluated, of equal ones the newest; where none was, the
+// newest.
+Result<std::string> best_checkpoint(const std::string& path);
 // Removes the files of a checkpoint, COMMIT first, then its directory. 0, or errno of what could not be removed (ENOTEMPTY: files of
 // other names).
 int remove_checkpoint(const std::string& path);

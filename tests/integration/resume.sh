@@ -191,5 +191,5 @@ has "another seed" "$said" "was trained with seed 1, expected 2"
 make_job longer 2 --sequence-length 16
 cp -r "$work/kept/checkpoints" "$work/longer/"
 run "other sequences" 6 launch longer
-has "other sequences" "$said" "was trained on other data or another sequence length"
+has "other sequences" "$said" "was trained on other data, another sequence length or another order"
 echo "resume: all checks hold ($kills kills, $kills_in_training of them in training, in $rounds rounds)"

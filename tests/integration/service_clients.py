@@ -14,6 +14,12 @@ logging.getLogger("httpx").setLevel(logging.WARNING)
 URL, VERSION = sys.argv[1:3]
 client = LlamaStackClient(base_url=URL)
 post_training = client.post_training if VERSION == "0.2.12" else client.alpha.post_training
+datasets = client.beta.datasets if VERSION == "0.6.1" else client.datasets
+
+
+def of_job(call, job):
+    """0.6.1 has no argument for the job: it goes into the query."""
+    return call(extra_query={"job_uuid": job}) if VERSION == "0.6.1" else call(job_uuid=job)
 
 
 def strict(answer):
@@ -27,7 +33,7 @@ def strict(answer):
 def wait(job, *states, limit_s=120):
     until = time.monotonic() + limit_s
     while True:
-        status = strict(post_training.job.status(job_uuid=job))
+        status = strict(of_job(post_training.job.status, job))
         if status.status in states:
             return status
         assert status.status in ("scheduled", "in_progress"), (job, status)
@@ -52,31 +58,31 @@ assert strict(client.inspect.version()).version
 providers = strict(client.providers.list())
 assert any(one.api == "post_training" for one in providers), providers
 assert strict(client.providers.retrieve(providers[0].provider_id)).provider_id == providers[0].provider_id
-assert "tiny" in [one.identifier for one in strict(client.models.list())]
+assert "tiny" in [one.id if VERSION == "0.6.1" else one.identifier for one in strict(client.models.list())]
 assert strict(client.models.retrieve("tiny")).api_model_type == "llm"
 assert any(one.route.endswith("/preference-optimize") for one in strict(client.routes.list()))
 
 # --- data sets
 pairs = f"pairs-{VERSION}"
 rows = [{"prompt": f"is {a} a number? ", "chosen": "yes", "rejected": "no"} for a in range(16)]
-made = strict(client.datasets.register(dataset_id=pairs, purpose="post-training/messages", source={"type": "rows", "rows": rows}, metadata={"of": "answers"}))
+made = strict(datasets.register(dataset_id=pairs, purpose="post-training/messages", source={"type": "rows", "rows": rows}, metadata={"of": "answers"}))
 assert (made.identifier, made.type, made.metadata["of"]) == (pairs, "dataset", "answers"), made
 chats = f"chats-{VERSION}"
 talk = [{"messages": [{"role": "user", "content": f"What is {a} + {a}?"}, {"role": "assistant", "content": str(a + a)}]} for a in range(12)]
-strict(client.datasets.register(dataset_id=chats, purpose="post-training/messages", source={"type": "rows", "rows": talk}))
-unnamed = strict(client.datasets.register(purpose="post-training/messages", source={"type": "rows", "rows": talk[:1]}))
+strict(datasets.register(dataset_id=chats, purpose="post-training/messages", source={"type": "rows", "rows": talk}))
+unnamed = strict(datasets.register(purpose="post-training/messages", source={"type": "rows", "rows": talk[:1]}))
 assert unnamed.identifier
-assert {pairs, chats, unnamed.identifier} <= {one.identifier for one in strict(client.datasets.list())}
-assert strict(client.datasets.retrieve(pairs)).purpose == "post-training/messages"
-page = strict(client.datasets.iterrows(pairs, start_index=14, limit=5))
+assert {pairs, chats, unnamed.identifier} <= {one.identifier for one in strict(datasets.list())}
+assert strict(datasets.retrieve(pairs)).purpose == "post-training/messages"
+page = strict(datasets.iterrows(pairs, start_index=14, limit=5))
 assert page.data == rows[14:] and page.has_more is False, page
-assert strict(client.datasets.iterrows(pairs, limit=3)).has_more is True
-assert strict(client.datasets.iterrows(pairs)).data == rows
+assert strict(datasets.iterrows(pairs, limit=3)).has_more is True
+assert strict(datasets.iterrows(pairs)).data == rows
 if VERSION != "0.2.12":
-    client.datasets.appendrows(unnamed.identifier, rows=talk[1:3])
-    assert client.datasets.iterrows(unnamed.identifier).data == talk[:3]
-client.datasets.unregister(unnamed.identifier)
-refused(NotFoundError, lambda: client.datasets.retrieve(unnamed.identifier))
+    datasets.appendrows(unnamed.identifier, rows=talk[1:3])
+    assert datasets.iterrows(unnamed.identifier).data == talk[:3]
+datasets.unregister(unnamed.identifier)
+refused(NotFoundError, lambda: datasets.retrieve(unnamed.identifier))
 
 
 def training(dataset, **more):
@@ -107,7 +113,7 @@ everything = httpx.get(f"{URL}/v1/post-training/job/status?job_uuid={dpo}").json
 assert [line["step"] for line in everything["losses"]] == list(range(1, 9)), everything["losses"]
 margins = [line["rewards/margins"] for line in everything["losses"]]
 assert margins[-1] > margins[1] > margins[0], margins
-artifacts = strict(post_training.job.artifacts(job_uuid=dpo))
+artifacts = strict(of_job(post_training.job.artifacts, dpo))
 assert artifacts.job_uuid == dpo and artifacts.checkpoints, artifacts
 for one in artifacts.checkpoints:
     one = one if isinstance(one, dict) else one.to_dict(mode="python")
@@ -134,15 +140,15 @@ until = time.monotonic() + 60
 while not httpx.get(f"{URL}/v1/post-training/job/status?job_uuid={long}").json()["losses"]:
     assert time.monotonic() < until, "it takes no step"
     time.sleep(0.1)
-assert post_training.job.cancel(job_uuid=long) is None
+assert of_job(post_training.job.cancel, long) is None
 status = wait(long, "cancelled", limit_s=45)
 assert status.completed_at is not None
-refused(ConflictError, lambda: post_training.job.cancel(job_uuid=long))
+refused(ConflictError, lambda: of_job(post_training.job.cancel, long))
 
 # --- refused by name
-refused(NotFoundError, lambda: post_training.job.status(job_uuid="nobody"))
-refused(NotFoundError, lambda: post_training.job.artifacts(job_uuid="nobody"))
-refused(NotFoundError, lambda: post_training.job.cancel(job_uuid="nobody"))
+refused(NotFoundError, lambda: of_job(post_training.job.status, "nobody"))
+refused(NotFoundError, lambda: of_job(post_training.job.artifacts, "nobody"))
+refused(NotFoundError, lambda: of_job(post_training.job.cancel, "nobody"))
 refused((BadRequestError, UnprocessableEntityError), lambda: post_training.supervised_fine_tune(
     job_uuid="qat", model="tiny", training_config=training(chats), hyperparam_search_config={}, logger_config={},
     algorithm_config={"type": "QAT", "quantizer_name": "int4", "group_size": 32}))

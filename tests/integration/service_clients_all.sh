@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The published clients of Llama Stack, unchanged, of both generations: register data, train by preferences and by conversations with
+# The published clients of Llama Stack, unchanged, of all generations of the API: register data, train by preferences and by conversations with
 # optimizer steps, list, ask, cancel, read what was saved. And their command line.
 # shellcheck source=tests/support/service.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/service.sh"
 service_environment
 start_service service --max-jobs 2
-for version in 0.2.12 0.3.5; do
+for version in 0.2.12 0.3.5 0.6.1; do
   folder=client_of_${version//./_}
   PYTHONPATH=${!folder} "$service_python" -W error::DeprecationWarning -W ignore "$DISTSETUP_SOURCE/tests/integration/service_clients.py" "$url" "$version" ||
     fail "the client $version" "$(tail -n 15 "$work/service.log")"

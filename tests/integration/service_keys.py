@@ -1,6 +1,7 @@
-"""service_keys.py URL DATA [inline]: what each key of a request and of the configuration comes to."""
+"""service_keys.py URL DATA DISTSETUP [inline]: what each key of a request and of the configuration comes to."""
 import json
 import pathlib
+import subprocess
 import sys
 import time
 import urllib.error
@@ -49,7 +50,7 @@ def reasons(job):
     return {one["key"]: one["reason"] for one in job["plan"]["not_supported"]}
 
 
-if sys.argv[3:] == ["inline"]:
+if sys.argv[4:] == ["inline"]:
     job, plan, folder = run("preference-optimize", {"job_uuid": "one", "model": "tiny", "algorithm_config": {"type": "dpo"},
                                                     "training_config": {"n_epochs": 1, "max_steps_per_epoch": 4, "data_config": {"dataset_id": "pairs", "batch_size": 1}}})
     train = plan["train"]
@@ -85,7 +86,9 @@ assert (plan["micro_batch"], plan["gradient_accumulation"], plan["strategy"]["sh
 assert plan["offload"]["optimizer"] == "host" and plan["offload"]["parameters"] == "none", plan["offload"]
 assert (plan["checkpoint"]["every_steps"], plan["checkpoint"]["keep"]) == (2, 2), plan["checkpoint"]
 assert plan["launch"]["init_timeout_s"] == 77, plan["launch"]
-assert sorted(one.name for one in (folder / "kept").iterdir()) == ["checkpoint_4", "checkpoint_6", "fsdp_dpo_model"], list((folder / "kept").iterdir())
+steps = {one["step"]: one["training_metrics"]["validation_loss"] for one in job["checkpoints"] if one["kind"] == "checkpoint"}
+assert {4, 6} <= set(steps) <= {4, 6, min(steps, key=steps.get)}, ("the two newest, and the best", steps)
+assert sorted(one.name for one in (folder / "kept").iterdir()) == [f"checkpoint_{step}" for step in sorted(steps)] + ["fsdp_dpo_model"], list((folder / "kept").iterdir())
 log = (folder / "log").read_text()
 assert all(f"step      {n}  loss" in log for n in range(1, 7)), "logging_steps: 1"
 described = json.loads(next(one for one in (folder / "set").iterdir() if one.suffix == ".json").read_text())
@@ -101,6 +104,61 @@ assert all(said.values()), said
 notes = "\n".join(job["plan"]["warnings"])
 for word in ("cpu_offload", "checkpoint_format"):
     assert word in notes, (word, notes)
+
+# --- the model is that of the checkpoint with the smallest loss on held-out rows: here what is learned is wrong for them, from the first step on
+dataset("contrary", [{"prompt": one["prompt"], "chosen": one["rejected"], "rejected": one["chosen"]} for one in pairs])
+request = {"job_uuid": "best", "model": "tiny", "algorithm_config": {"type": "dpo"},
+           "training_config": {"n_epochs": 4, "max_steps_per_epoch": 2, "learning_rate": 2e-3, "data_config": {"dataset_id": "pairs", "batch_size": 1, "validation_dataset_id": "contrary"}}}
+job, plan, folder = run("preference-optimize", request)
+assert (plan["checkpoint"]["keep"], plan["checkpoint"]["keep_best"], plan["checkpoint"]["metric"]) == (2, 1, "held_out_loss"), plan["checkpoint"]
+kept = {one["step"]: one["training_metrics"]["validation_loss"] for one in job["checkpoints"] if one["kind"] == "checkpoint"}
+assert sorted(kept) == [2, 6, 8] and kept[2] < kept[6] < kept[8], kept
+[model] = [one for one in job["checkpoints"] if one["kind"] == "model"]
+assert model["step"] == 2 and model["training_metrics"]["validation_loss"] == kept[2] and job["progress"]["step"] == 8, (model, job["progress"])
+subprocess.run([sys.argv[3], "checkpoint", "export", "checkpoints/checkpoint_2", "--output", "again", "--quiet"], cwd=folder, check=True)
+weights = [(folder / where / "model.safetensors").read_bytes() for where in ("again", "checkpoints/fsdp_dpo_model")]
+assert weights[0] == weights[1], "not the parameters of step 2"
+
+# --- what memory held at the start, when it had trained, at the end: of each rank, and of the first one's host
+moments = job["resources_allocated"]["memory"]["moments"]
+assert [one["when"] for one in moments] == ["start", "trained", "end"], moments
+for moment in moments:
+    assert [(one["rank"], one["local_rank"], one["world_size"]) for one in moment["ranks"]] == [(0, 0, 2), (1, 1, 2)], moment
+    assert all(0 < one["allocated_gb"] <= one["max_allocated_gb"] < 1 and one["reserved_gb"] >= one["allocated_gb"] for one in moment["ranks"]), moment
+    host = moment["host"]
+    assert 0 < host["available_gb"] < host["total_gb"] and abs(host["used_gb"] + host["available_gb"] - host["total_gb"]) < 1e-6 and 0 < host["percent"] < 100, host
+total = int(next(line for line in pathlib.Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal")).split()[1])
+assert abs(moments[0]["host"]["total_gb"] - total / 2**20) < 1e-6, (moments[0]["host"], total)
+assert moments[1]["ranks"][0]["max_allocated_gb"] > moments[0]["ranks"][0]["max_allocated_gb"], "a step takes more than what is held"
+
+# --- shuffle: false: each epoch goes through the rows as they stand. Rows grow, so a step's tokens say where it is.
+dataset("growing", [{"prompt": "x ", "chosen": "1" * n, "rejected": "0" * n} for n in range(1, 13)])
+request = {"job_uuid": "in_order", "model": "tiny", "algorithm_config": {"type": "dpo"},
+           "training_config": {"n_epochs": 2, "data_config": {"dataset_id": "growing", "batch_size": 1, "shuffle": False, "train_split_percentage": 1}}}
+
+
+def tokens_of_steps(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    sums = [0] + [one["tokens"] for one in lines if one["kind"] == "step"]
+    return [after - before for before, after in zip(sums, sums[1:])]
+
+
+job, plan, folder = run("preference-optimize", request)
+assert plan["data"]["shuffle"] is False, plan["data"]
+tokens = tokens_of_steps(folder)
+assert len(tokens) == 12 and tokens[:6] == sorted(set(tokens)) and tokens[6:] == tokens[:6], tokens
+request["job_uuid"], request["training_config"]["data_config"]["shuffle"] = "in_any_order", True
+_, plan, folder = run("preference-optimize", request)
+assert "shuffle" not in plan["data"] and tokens_of_steps(folder)[:6] != tokens[:6], tokens_of_steps(folder)
+
+# --- of a prompt the last half of max_seq_length tokens stay, whatever its length, and the answer is trained whole
+dataset("long_prompts", [{"prompt": f"{n} plus 1 is " * 40, "chosen": "yes", "rejected": "no"} for n in range(8)])
+request = {"job_uuid": "long", "model": "tiny", "algorithm_config": {"type": "dpo"},
+           "training_config": {"n_epochs": 1, "data_config": {"dataset_id": "long_prompts", "batch_size": 1, "train_split_percentage": 1}}}
+job, plan, folder = run("preference-optimize", request)
+described = json.loads((folder / "set" / "dataset.json").read_text())
+assert plan["train"]["sequence_length"] == 64 and 32 < described["longest"] <= 32 + 4, described["longest"]
+assert described["training"]["samples"] == 16, described
 
 # --- by what an assistant says: LoRA, prompts that are trained, a split, float words
 request = {"job_uuid": "answers", "model": "tiny", "algorithm_config": {"type": "LoRA", "lora_attn_modules": ["q_proj", "output_proj"], "apply_lora_to_mlp": True, "apply_lora_to_output": False,
@@ -149,7 +207,6 @@ def refused(change, word, kind="preference-optimize"):
     assert code in (400, 422) and word in json.dumps(said), (word, code, said)
 
 
-refused(lambda b: b["training_config"]["data_config"].update(shuffle=False), "data_config.shuffle")
 refused(lambda b: b["training_config"]["data_config"].update(train_on_input=True), "data_config.train_on_input")
 refused(lambda b: b["training_config"]["data_config"].update(validation_dataset_id="nothing"), "no data set 'nothing'")
 refused(lambda b: b["training_config"]["data_config"].update(validation_dataset_id="questions"), "questions")

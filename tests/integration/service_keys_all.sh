@@ -28,7 +28,7 @@ warmup_ratio: 0.25
 weight_decay: 0.03
 YAML
 start_service service
-python3 "$DISTSETUP_SOURCE/tests/integration/service_keys.py" "$url" "$work/service.data" || fail "keys" "$(tail -n 5 "$work/service.log")"
+python3 "$DISTSETUP_SOURCE/tests/integration/service_keys.py" "$url" "$work/service.data" "$distsetup" || fail "keys" "$(tail -n 5 "$work/service.log")"
 has "a front's setting" "$(cat "$work/service.log")" '"key":"service_config.health_check_interval"'
 stop_service "$service_pid"
 
@@ -67,4 +67,4 @@ providers:
         expert_dropout: 0.1
 YAML
 start_service inline --mode inline
-python3 "$DISTSETUP_SOURCE/tests/integration/service_keys.py" "$url" "$work/inline.data" inline || fail "keys of the inline provider" "$(tail -n 5 "$work/inline.log")"
+python3 "$DISTSETUP_SOURCE/tests/integration/service_keys.py" "$url" "$work/inline.data" "$distsetup" inline || fail "keys of the inline provider" "$(tail -n 5 "$work/inline.log")"

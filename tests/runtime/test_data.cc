@@ -382,6 +382,31 @@ TEST_CASE("regression 24: a batch that begins in one epoch ends in the next, and
   CHECK(sampler.cursor() == Cursor{7, 5, 40, 320});
 }
 
+TEST_CASE("data as stored: every epoch in the order of the files, and a saved cursor goes on exactly there, on any mesh") {
+  const TemporaryDirectory folder;
+  Plan plan = with_mesh(tiny_plan(), 1, 1, 4, 2);
+  plan.data.shuffle = false;
+  add_file(folder, plan, "a", text_of(8 * 5 + 1, 1));  // 5 windows, 8 sequences a batch
+  const Result<Corpus> corpus = read_corpus(plan, folder.path());
+  REQUIRE(corpus.ok());
+  Sampler straight(*corpus, plan, 0);
+  std::vector<int64_t> all;
+  for (int step = 0; step < 5; ++step) {
+    Sampler resumed(*corpus, with_mesh(plan, 2, 2, 2, 1), 3);
+    resumed.seek(straight.cursor());
+    const Batch batch = straight.next();
+    CHECK(resumed.next().sequences == batch.sequences);
+    CHECK(resumed.cursor() == straight.cursor());
+    all.insert(all.end(), batch.sequences.begin(), batch.sequences.end());
+  }
+  REQUIRE(all.size() == 40);
+  for (size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<int64_t>(i % 5));
+  // The position in one order says nothing in another: a run is not continued with the other one.
+  const std::string digest = corpus->digest;
+  plan.data.shuffle = true;
+  CHECK(read_corpus(plan, folder.path())->digest != digest);
+}
+
 TEST_CASE("regression 22: a sampler set to a saved cursor goes on exactly there, on any mesh") {
   const TemporaryDirectory folder;
   Plan plan = tiny_plan();

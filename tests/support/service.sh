@@ -66,7 +66,8 @@ stop_services() {
   done < <(grep -slF -- "$work/" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3)
 }
 
-# service_environment: $service_python, made once; $client_of_0_2_12 and $client_of_0_3_5 are folders for its PYTHONPATH.
+# service_environment: $service_python, made once; $client_of_0_2_12, $client_of_0_3_5 and $client_of_0_6_1 are folders for its
+# PYTHONPATH.
 service_environment() {
   local root=$DISTSETUP_SOURCE environment packages stamp version
   environment=$root/.deps/service
@@ -74,14 +75,14 @@ service_environment() {
   mkdir -p "$root/.deps"
   exec 8>"$root/.deps/service_lock"
   flock 8
-  stamp="$(sha256sum <"$packages") 0.2.12 0.3.5"
+  stamp="$(sha256sum <"$packages") 0.2.12 0.3.5 0.6.1"
   if [[ $(cat "$environment/stamp" 2>/dev/null) != "$stamp" ]]; then
     rm -rf "$environment"
     python3 -m venv "$environment"
-    echo "making .deps/service: pip install --no-deps -r tests/integration/service_packages.txt, llama-stack-client 0.2.12 and 0.3.5" >&2
+    echo "making .deps/service: pip install --no-deps -r tests/integration/service_packages.txt, llama-stack-client 0.2.12, 0.3.5 and 0.6.1" >&2
     local install=("$environment/bin/python" -m pip install --quiet --no-deps --no-compile --disable-pip-version-check)
     if ! TMPDIR=/tmp "${install[@]}" -r "$packages" >&2; then echo "the packages of tests/integration/service_packages.txt could not be fetched"; exit 77; fi
-    for version in 0.2.12 0.3.5; do  # the second says that it needs Python 3.12, and runs on 3.11
+    for version in 0.2.12 0.3.5 0.6.1; do  # the later ones say that they need Python 3.12, and run on 3.11
       if ! TMPDIR=/tmp "${install[@]}" --ignore-requires-python --target "$environment/client-$version" "llama-stack-client==$version" >&2; then
         echo "llama-stack-client $version could not be fetched"
         exit 77
@@ -91,7 +92,7 @@ service_environment() {
   fi
   flock -u 8
   # shellcheck disable=SC2034 # for who sources this
-  service_python=$environment/bin/python client_of_0_2_12=$environment/client-0.2.12 client_of_0_3_5=$environment/client-0.3.5
+  service_python=$environment/bin/python client_of_0_2_12=$environment/client-0.2.12 client_of_0_3_5=$environment/client-0.3.5 client_of_0_6_1=$environment/client-0.6.1
 }
 
 # processes_of TEXT: how many processes have it on their command line

@@ -94,6 +94,32 @@ TEST_CASE("mixtures: an epoch is as long as the parts together, and a part goes 
   CHECK(epoch_order(12, {}, 5, 1) == epoch_permutation(12, 5, 1));
 }
 
+TEST_CASE("orders: as stored, every epoch goes through the samples as the set has them, whatever the seed") {
+  const std::vector<uint32_t> stored = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (int64_t epoch = 0; epoch < 3; ++epoch) CHECK(epoch_order(8, {}, 5 + epoch, epoch, PieceOrder::kAsStored) == stored);
+  // Of a mixture the parts take turns as their weights say, each from its first piece on, over the ends of epochs.
+  const std::vector<MixturePart> parts = {{1, {0, 1, 2}}, {1, {3, 4, 5, 6, 7}}};
+  std::vector<uint32_t> streams[2];
+  for (int64_t epoch = 0; epoch < 4; ++epoch)
+    for (const uint32_t piece : epoch_order(8, parts, 5, epoch, PieceOrder::kAsStored)) streams[piece < 3 ? 0 : 1].push_back(piece);
+  for (size_t p = 0; p < 2; ++p) {
+    REQUIRE(streams[p].size() == 16);
+    for (size_t i = 0; i < 16; ++i) CHECK(streams[p][i] == parts[p].pieces[i % parts[p].pieces.size()]);
+  }
+}
+
+TEST_CASE("orders: as stored, packed rows come in the order of their first samples, and all samples come once") {
+  const std::vector<uint32_t> lengths = some_lengths(20000, 64), order = epoch_order(20000, {}, 3, 1, PieceOrder::kAsStored);
+  const PackedRows rows = pack(order, lengths, 64, 3, 1, PieceOrder::kAsStored);
+  std::set<uint32_t> seen;
+  for (int64_t r = 0; r < rows.size(); ++r) {
+    if (r > 0 && rows.row(r)[0] / kPackingWindow == rows.row(r - 1)[0] / kPackingWindow) CHECK(rows.row(r)[0] > rows.row(r - 1)[0]);
+    for (const uint32_t piece : rows.row(r)) CHECK(seen.insert(piece).second);
+  }
+  CHECK(seen.size() == 20000);
+  CHECK(pack(order, lengths, 64, 4, 2, PieceOrder::kAsStored).pieces == rows.pieces);
+}
+
 TEST_CASE("pieces: texts go on, conversations are cut, and what nothing is trained of is left out") {
   const SetLengths set = small_set();
   CHECK(pieces_of(set, 40).lengths == std::vector<uint32_t>{40, 40, 20, 3, 40, 1, 6, 20});

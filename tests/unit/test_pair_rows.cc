@@ -126,6 +126,24 @@ TEST_CASE("prepare: a pair is two samples, trained where their tokens part") {
   REQUIRE(lengths.ok());
   CHECK(pieces_of(*lengths, 64).size() == 2);
   CHECK(pieces_of(*lengths, split->spans(0)[0].begin - 1).size() <= 1);
+  // The last three tokens of the prompt stay, and the whole answer is trained; a prompt that is no longer stays as it is.
+  request.sources = {{"pairs", {folder.path("pairs.jsonl")}, 0, {}}};
+  request.output = folder.path("cut");
+  request.longest_prompt = 3;
+  REQUIRE(prepare(request).ok());
+  const Result<PreparedSplit> cut = PreparedSplit::open(folder.path("cut"), SetSplit::kTraining);
+  REQUIRE(cut.ok());
+  REQUIRE(cut->size() == 4);
+  for (int64_t i = 0; i < 4; ++i) {
+    const auto whole = split->tokens(i), part = cut->tokens(i);
+    const size_t gone = split->spans(i)[0].begin > 3 ? split->spans(i)[0].begin - 3 : 0;
+    CHECK(gone > 0 == (split->spans(i)[0].begin > 3));
+    CHECK(std::equal(part.begin(), part.end(), whole.begin() + static_cast<ptrdiff_t>(gone), whole.end()));
+    CHECK(cut->spans(i)[0].begin + gone == split->spans(i)[0].begin);
+    CHECK(cut->spans(i)[0].end == part.size());
+  }
+  CHECK(split->spans(2)[0].begin > 3);  // a conversation's
+  request.longest_prompt = 0;
   folder.write("mixed.jsonl", "{\"text\": \"a plan\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
   request.sources = {{"mixed", {folder.path("mixed.jsonl")}, 0, {}}};
   request.output = folder.path("other");

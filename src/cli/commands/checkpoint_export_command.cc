@@ -35,7 +35,8 @@ int run_checkpoint_export(const Arguments& arguments, const Terminal& terminal) 
   const Result<StoredType> known_type = type_flag(arguments, false);
   const Result<std::string> base = choice_flag(arguments, "merge-base", "dequantized", {"dequantized", "original"});
   const Result<int64_t> file_size = parse_bytes(arguments.text("max-shard-size", kUsualFileSize), command_line());
-  const Result<std::string> checkpoint = committed_checkpoint(arguments.positionals.front());
+  const std::string& given = arguments.positionals.front();
+  const Result<std::string> checkpoint = arguments.has("best") ? best_checkpoint(given) : committed_checkpoint(given);
   Diagnostics said = session.diagnostics;
   for (const Diagnostics& one : {known_type.diagnostics, base.diagnostics, file_size.diagnostics, checkpoint.diagnostics})
     append(said, one);
@@ -87,12 +88,14 @@ Command checkpoint_export_command() {
   command.examples = {"distsetup checkpoint export run/checkpoints/checkpoint_1000 --output model",
                       "distsetup checkpoint export run --output model --dtype fp32 --max-shard-size 2GB"};
   command.notes =
-      "CHECKPOINT is a checkpoint, or the folder of a run: then its newest. The folder gets safetensors with their index, "
+      "CHECKPOINT is a checkpoint, or the folder of a run: then its newest, or with --best the one with the smallest held-out loss. "
+      "The folder gets safetensors with their index, "
       "config.json, "
       "and what the model's own folder has of a tokenizer. It appears when it is whole. Of a run that trained adapters it gets them "
       "alone, as PEFT reads them.";
   command.flags = {{"output", {"out"}, FlagKind::kValue, "DIR", "the folder to write", 'o'},
                    force_flag(),
+                   {"best", {}, FlagKind::kSwitch, "", "of a run's checkpoints the one with the smallest held-out loss", 0},
                    {"dtype",
                     {},
                     FlagKind::kValue,

@@ -17,7 +17,7 @@
 namespace distsetup {
 namespace {
 
-constexpr int64_t kMostSamples = 1'000'000'000'000, kMostThreads = 1024;
+constexpr int64_t kMostSamples = 1'000'000'000'000, kMostThreads = 1024, kLongestPrompt = UINT32_MAX;
 
 // How often a sample is held out; what is wrong with the flags otherwise.
 Result<int64_t> held_out_of(const Arguments& arguments) {
@@ -56,6 +56,9 @@ int run_prepare(const Arguments& arguments, const Terminal& terminal) {
   request.num_threads = static_cast<int>(*threads);
   request.held_out_every = *held_out_every;
   request.trains_prompts = arguments.has("train-on-prompts");
+  const Result<int64_t> longest_prompt = int_flag(arguments, "max-prompt-length", 0, 0, kLongestPrompt);
+  if (!longest_prompt.ok()) return fail(arguments, terminal, longest_prompt.diagnostics);
+  request.longest_prompt = *longest_prompt;
   request.output = arguments.text("output");
   if (terminal.err.is_terminal && terminal.talk == Talk::kNormal)
     request.shows_progress = [&terminal](int64_t rows) { mention(terminal, fmt::format("\r{} rows", format_count(rows))); };
@@ -185,6 +188,11 @@ Command data_prepare_command() {
        FlagKind::kSwitch,
        "",
        "what users wrote is trained, too, and what the template puts around it; not of preference pairs"},
+      {"max-prompt-length",
+       {"max-prompt-tokens"},
+       FlagKind::kValue,
+       "N",
+       "of a preference pair's prompt that is longer, the last N tokens stay; default: all of it"},
       {"threads", {}, FlagKind::kValue, "N", "that make tokens; default: one for each processor"},
   };
   command.run = run_prepare;

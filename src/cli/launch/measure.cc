@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
+#include "base/host_memory.h"
 #include "base/json.h"
 #include "base/subprocess.h"
 
@@ -118,11 +119,7 @@ std::string cpu_model() {
 }
 
 int64_t host_memory_bytes() {
-  int64_t bytes = 0;
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("MemTotal:")) bytes = std::atoll(line.c_str() + std::strlen("MemTotal:")) * 1024;
-  }
+  int64_t bytes = host_memory().value_or(HostMemory{}).total_bytes;
   for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     int64_t limit = 0;
     if (std::ifstream(path) >> limit && limit > 0) bytes = bytes > 0 ? std::min(bytes, limit) : limit;

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "base/diagnostic_codes.h"
+#include "base/host_memory.h"
 #include "base/names.h"
 #include "base/quantity.h"
 #include "base/text.h"
@@ -87,18 +87,6 @@ int64_t available_bytes(const std::string& directory) {
   return static_cast<int64_t>(facts.f_bavail) * static_cast<int64_t>(facts.f_frsize);
 }
 
-int64_t available_memory_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  int64_t kib = 0;
-  std::string unit;
-  while (file >> name >> kib) {
-    std::getline(file, unit);
-    if (name == "MemAvailable:") return kib * kKiB;
-  }
-  return -1;
-}
-
 void check_data(const LaunchOptions& options, const Plan& plan, std::vector<Finding>& findings) {
   if (plan.data.files.empty()) {
     findings.push_back(bad("data", "the plan names no files", "text to train on", "plan again with --data PATH"));
@@ -159,7 +147,8 @@ std::vector<Finding> check_node(const LaunchOptions& options, const Plan& plan) 
                                                 : "plan again with --gpu cpu, or run on a node with GPUs"));
     }
   }
-  const int64_t memory_bytes = available_memory_bytes(), wanted_bytes = plan.memory.host_bytes_per_node;
+  const int64_t memory_bytes = host_memory().value_or(HostMemory{0, -1}).available_bytes,
+                wanted_bytes = plan.memory.host_bytes_per_node;
   if (memory_bytes >= 0 && wanted_bytes > 0) {
     if (memory_bytes >= wanted_bytes) {
       findings.push_back(good("host memory", format_gib(memory_bytes) + " available"));

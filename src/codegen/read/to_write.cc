@@ -17,6 +17,11 @@ struct MemberWriter {
   std::string prefix;
 
   template <class T>
+  void operator()(const char* name, T& value, const T& usual) {
+    value = usual;
+    (*this)(name, value);
+  }
+  template <class T>
   void operator()(const char* name, T& value) {
     const std::string path = prefix.empty() ? name : prefix + "." + name;
     if constexpr (std::is_enum_v<T>) {

@@ -195,8 +195,10 @@ void take_weights(Resolving& r) {
 
 void take_data(Resolving& r) {
   for (const Diagnostic& d : r.inputs.notes) r.said.push_back(d);
+  if (r.inputs.data.has_value()) r.plan().data = *r.inputs.data;
+  r.plan().data.shuffle = r.spec.boolean("data.shuffle").value_or(true);
+  if (!r.plan().data.shuffle) r.refuse_elsewhere("data.shuffle");
   if (!r.inputs.data.has_value()) return;
-  r.plan().data = *r.inputs.data;
   const bool is_prepared = r.plan().data.tokenizer == kPreparedTokens;
   const int64_t vocabulary = r.plan().model.vocabulary;
   if (vocabulary > 0 && vocabulary < r.inputs.data_vocabulary)

@@ -47,9 +47,11 @@ void read_length(Resolving& r) {
                   "--samples 50000, or --data FOLDER");
   const auto of_epochs = [&](int64_t one) { return std::max<int64_t>(1, std::llround(static_cast<double>(one) * *epochs)); };
   if (r.inputs.samples.has_value())
-    length.sequences = std::max<int64_t>(1, num_rows(*r.inputs.samples, r.plan().train.sequence_length,
-                                                     r.spec.boolean("data.packing").value_or(false) ? Packing::kOn : Packing::kOff,
-                                                     r.spec.integer("train.seed").value_or(0), *epochs));
+    length.sequences =
+        std::max<int64_t>(1, num_rows(*r.inputs.samples, r.plan().train.sequence_length,
+                                      r.spec.boolean("data.packing").value_or(false) ? Packing::kOn : Packing::kOff,
+                                      r.spec.integer("train.seed").value_or(0), *epochs,
+                                      r.spec.boolean("data.shuffle").value_or(true) ? PieceOrder::kShuffled : PieceOrder::kAsStored));
   else
     length.tokens = of_epochs(train_bytes(*r.inputs.data));
 }

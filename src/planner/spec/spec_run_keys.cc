@@ -31,6 +31,8 @@ void add_run_keys(std::vector<SpecKey>& keys) {
              "one file in so many, or of sources one sample, is held out for evaluation; 0: none"),
       typed(Type::kBool, text_key("data.packing", {{"packing", "true"}, {"packing-samples", "true"}}, "false",
                                   "several samples of a prepared set in one row, which do not see each other (bundled trainer)")),
+      typed(Type::kBool, text_key("data.shuffle", {{"shuffle", "true"}, {"no-shuffle", "false"}}, "true",
+                                  "every epoch has an order of its own; false: that of the data (bundled trainer)")),
       text_key("checkpoint.directory", {{"checkpoint-directory", ""}, {"checkpoint-dir", ""}}, "checkpoints", "where checkpoints go"),
       number(Type::kInt, "checkpoint.every_steps",
              {{"checkpoint-every", ""}, {"checkpoint-interval", ""}, {"save-interval", ""}, {"save-steps", ""}}, "0", "steps",

@@ -73,10 +73,13 @@ Result<PairOrReason> pair_of(const SourceRow& row, const PrepareRequest& request
   PairOrReason out;
   if (ids[1] == ids[2]) return useless("chosen and rejected are the same");
   if (prompt_end == 0) return useless("its prompt has no token that both answers begin with");
+  const int64_t longest = request.longest_prompt;
+  const uint32_t cut = longest > 0 && prompt_end > longest ? prompt_end - static_cast<uint32_t>(longest) : 0;
   for (auto [sample, answer] : {std::pair{&out.chosen, &ids[1]}, {&out.rejected, &ids[2]}}) {
     if (answer->size() <= prompt_end)
       return useless(sample == &out.chosen ? "its chosen answer is empty" : "its rejected answer is empty");
-    sample->spans = {{prompt_end, static_cast<uint32_t>(answer->size())}};
+    answer->erase(answer->begin(), answer->begin() + cut);
+    sample->spans = {{prompt_end - cut, static_cast<uint32_t>(answer->size())}};
     sample->ids = std::move(*answer);
     sample->too_long = TooLong::kIsCut;
   }

@@ -39,6 +39,7 @@ struct PrepareRequest {
   std::string output;                                // a folder
   int64_t held_out_every = 20;                       // one sample in so many is held out, by its tokens; 0: none
   bool trains_prompts = false;                       // what users wrote, too; of pairs it is never trained
+  int64_t longest_prompt = 0;                        // tokens; of a pair's longer prompt the last so many stay; 0: all of it does
   std::tm now = {};                                  // what templates are told
   int num_threads = 0;                               // 0: one for each processor that this process may use
   std::function<void(int64_t rows)> shows_progress;  // may be empty

@@ -1,14 +1,17 @@
-#include "service/tuned_plan.h"
+#include "service/job_plan.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/subprocess.h"
+#include "data/prepared_set.h"
 #include "service/job_folder.h"
+#include "service/launcher.h"
 #include "service/sibling_program.h"
 
 namespace distsetup {
@@ -54,28 +57,46 @@ std::vector<std::string> words_with_settings(const std::vector<std::string>& wor
   return out;
 }
 
-int plan_tuned(const std::vector<std::string>& words) {
+namespace {
+
+// Settings of the best of the short runs; none: there is nothing to choose from, and the reason is said.
+std::optional<Json> tuned_settings() {
   const Json all = read_json(kTunedRuns);
   const Json runs = all.is_object() ? all.value("runs", Json::array()) : Json::array();
   const auto num_trained = std::count_if(runs.begin(), runs.end(), [](const Json& one) { return !one.contains("problem"); });
   if (num_trained == 0) {
     fmt::print(stderr, "error: none of {} runs with other settings was trained to its end{}\n", runs.size(),
                runs.empty() ? "" : ": " + runs[0].value("problem", ""));
-    return kFailedCode;
+    return std::nullopt;
   }
-  const Json settings = runs[0].value("settings", Json::object());
+  Json settings = runs[0].value("settings", Json::object());
   const Json tuned = {{"settings", settings}, {"runs", num_trained}};
-  if (!write_file_atomic(kTunedFile, tuned.dump(1) + "\n", Overwrite::kForce).ok()) return kFailedCode;
+  if (!write_file_atomic(kTunedFile, tuned.dump(1) + "\n", Overwrite::kForce).ok()) return std::nullopt;
   std::string best;
   for (const auto& [path, value] : settings.items())
     best += fmt::format(" {}={}", path, value.is_string() ? value.get<std::string>() : value.dump());
   fmt::print("of {} runs the best has{}\n", num_trained, best);
   std::fflush(stdout);
+  return settings;
+}
+
+}  // namespace
+
+int plan_job(std::vector<std::string> words) {
+  std::error_code failure;
+  const bool was_tuned = fs::exists(kTunedRuns, failure);
+  if (was_tuned) {
+    const std::optional<Json> settings = tuned_settings();
+    if (!settings) return kFailedCode;
+    words = words_with_settings(words, *settings);
+  }
+  if (const Result<SetDescription> set = read_set_description(kPreparedSet); set.ok() && set->held_out.trained_tokens > 0)
+    words.insert(words.end(), {"--keep-best", "1"});
   std::vector<std::string> command = {sibling_program()};
-  for (std::string& word : words_with_settings(words, settings)) command.push_back(std::move(word));
+  command.insert(command.end(), words.begin(), words.end());
   const Said said = run_program(command, 600, "", Spawn::Errors::kWithOutput);
   fmt::print("{}", said.text);
-  if (said.started && said.code == 0) drop_checkpoints();
+  if (was_tuned && said.started && said.code == 0) drop_checkpoints();
   return said.started ? said.code : kFailedCode;
 }
 
