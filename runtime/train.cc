@@ -326,19 +326,11 @@ class Run {
     note_memory("end");
     Diagnostics mine;
     if (first()) {
-      const MeasuredTime time = time_.mean();
-      const std::vector<Comparison> rows = compare(plan_, memory, time);
-      const std::optional<double> held_out_loss = evaluations_.loss();
-      const Json report = report_json({status, done_, plan_.train.steps, done_here_, guard_.history().skipped, engine_->loss_scale(),
-                                       loss_, held_out_loss, sampler_->cursor().tokens, place_.plan_digest, plan_.schedule_digest,
-                                       plan_.memory.peak_instruction, peaks, live_.goodput(), moments_},
-                                      rows, plan_, memory, time);
       fmt::print("{}", format_curve(curve_, evaluations_.curve()));
-      fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", status, done_, plan_.train.steps, loss_,
-                 held_out_loss ? fmt::format(", held-out loss {:.4f}", *held_out_loss) : "", format_comparison(rows));
-      std::fflush(stdout);
-      mine =
-          write_file_atomic((fs::path(training_.output) / "report.json").string(), dump_json(report), Overwrite::kForce).diagnostics;
+      mine = report_end({status, done_, plan_.train.steps, done_here_, guard_.history().skipped, engine_->loss_scale(), loss_,
+                         evaluations_.loss(), sampler_->cursor().tokens, place_.plan_digest, plan_.schedule_digest,
+                         plan_.memory.peak_instruction, peaks, live_.goodput(), moments_},
+                        plan_, memory, time_.mean(), training_.output);
     }
     agree(*communicator_, mine, kExitFailed);
   }

@@ -16,7 +16,7 @@ MemoryMoment memory_now(Communicator& communicator, const std::string& when, int
   const std::array<int64_t, kNumbers> own = {local_rank, reading.live_bytes, reading.reserved_bytes, reading.peak_bytes};
   std::copy(own.begin(), own.end(), all.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(communicator.rank()) * kNumbers));
   communicator.control_sum(all.data(), static_cast<int64_t>(all.size()));
-  MemoryMoment moment = {when, {}, communicator.rank() == 0 ? host_memory() : std::nullopt};
+  MemoryMoment moment = {when, {}, communicator.rank() == 0 ? machine_memory() : std::nullopt};
   for (size_t at = 0; at < all.size(); at += kNumbers)
     moment.ranks.push_back({static_cast<int>(all[at]), static_cast<int64_t>(all[at + 1]), static_cast<int64_t>(all[at + 2]),
                             static_cast<int64_t>(all[at + 3])});

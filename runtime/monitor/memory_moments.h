@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/host_memory.h"
 #include "base/json_fwd.h"
+#include "base/machine_memory.h"
 #include "runtime/comm/communicator.h"
 
 namespace distsetup {
@@ -16,9 +16,9 @@ struct RankMemoryNow {
   int64_t allocated_bytes = 0, reserved_bytes = 0, max_allocated_bytes = 0;
 };
 struct MemoryMoment {
-  std::string when;                  // start | trained | end
-  std::vector<RankMemoryNow> ranks;  // by rank
-  std::optional<HostMemory> host;    // of rank 0; none: it is not known
+  std::string when;                   // start | trained | end
+  std::vector<RankMemoryNow> ranks;   // by rank
+  std::optional<MachineMemory> host;  // of rank 0; none: it is not known
 };
 
 // Collective. The most that was allocated at once counts from the last reset_meter_peak().

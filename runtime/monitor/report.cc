@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <numeric>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/quantity.h"
 #include "model/count.h"
@@ -163,6 +166,8 @@ std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport&
   return peaks;
 }
 
+namespace {
+
 Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const Plan& plan, const MemoryReport& memory,
                  const MeasuredTime& time) {
   const Json bytes = memory_json(plan, memory);
@@ -190,6 +195,18 @@ Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, co
   if (end.loss_scale) report["loss_scale"] = end.loss_scale->scale;
   if (end.held_out_loss) report["held_out_loss"] = *end.held_out_loss;
   return report;
+}
+
+}  // namespace
+
+Diagnostics report_end(const FinishedRun& end, const Plan& plan, const MemoryReport& memory, const MeasuredTime& time,
+                       const std::string& folder) {
+  const std::vector<Comparison> rows = compare(plan, memory, time);
+  fmt::print("{} at step {} of {}: loss {:.4f}{}\n{}", end.status, end.step, end.steps, end.loss,
+             end.held_out_loss ? fmt::format(", held-out loss {:.4f}", *end.held_out_loss) : "", format_comparison(rows));
+  std::fflush(stdout);
+  const Json report = report_json(end, rows, plan, memory, time);
+  return write_file_atomic((std::filesystem::path(folder) / "report.json").string(), dump_json(report), Overwrite::kForce).diagnostics;
 }
 
 std::string stopped_text(int signal, int64_t steps_here, int64_t step, int64_t steps, const std::string& checkpoint) {

@@ -65,9 +65,9 @@ struct FinishedRun {
 };
 // Collective: the most bytes that were ever allocated at once, by rank.
 std::vector<double> peaks_of_all(Communicator& communicator, const MemoryReport& memory);
-// report.json.
-Json report_json(const FinishedRun& end, const std::vector<Comparison>& rows, const Plan& plan, const MemoryReport& memory,
-                 const MeasuredTime& time);
+// Prints how the run ended, with the table, and writes report.json into the folder.
+Diagnostics report_end(const FinishedRun& end, const Plan& plan, const MemoryReport& memory, const MeasuredTime& time,
+                       const std::string& folder);
 
 // The line of a run that stops before its last step: by a signal, or (0) because it was asked to do so many steps.
 std::string stopped_text(int signal, int64_t steps_here, int64_t step, int64_t steps, const std::string& checkpoint);

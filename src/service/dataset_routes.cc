@@ -181,6 +181,9 @@ HttpAnswer answer_append(Service& service, const HttpRequest& request, const Jso
   const std::string folder = folder_of(service, dataset->id);
   if (!dataset->path.starts_with(folder + "/"))
     return refusal(409, fmt::format("data set '{}' is a file of somebody's, to which nothing is appended", dataset->id));
+  if (const Json named = body.value("dataset_id", Json());
+      named.is_string() && named != dataset->id)  // the client of 0.6.1 says it twice
+    return refusal(400, fmt::format("the path names data set '{}', and the body '{}'", dataset->id, named.get<std::string>()));
   const Json& rows = body["rows"];
   if (dataset->num_rows + static_cast<int64_t>(rows.size()) > service.settings.limits.rows)
     return too_many_rows(dataset->num_rows + static_cast<int64_t>(rows.size()), service.settings.limits.rows);

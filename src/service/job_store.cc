@@ -243,7 +243,7 @@ std::vector<JobArtifact> JobStore::artifacts(const std::string& id) {
   database_.read([&](sqlite3* db) {
     SqlStatement statement(db,
                            "SELECT identifier, path, kind, created_ms, step, epoch, train_loss, validation_loss FROM artifacts "
-                           "WHERE job = ? ORDER BY step, kind, identifier");
+                           "WHERE job = ? ORDER BY kind = 'model', step, identifier");
     statement.bind(id);
     while (statement.step()) {
       JobArtifact one;

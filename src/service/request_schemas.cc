@@ -148,6 +148,7 @@ constexpr char kRequests[] = R"json({
     "source": {"anyOf": [{"$ref": "#/components/schemas/RowsSource"}, {"$ref": "#/components/schemas/UriSource"}]},
     "metadata": {"$ref": "#/components/schemas/AnyMap"}}},
   "AppendRows": {"type": "object", "required": ["rows"], "additionalProperties": false, "properties": {
+    "dataset_id": {"type": ["string", "null"], "maxLength": 128},
     "rows": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Row"}}}}
 })json";
 

@@ -140,7 +140,8 @@ is "a job: the plan" "$(json '[d["plan"]["verdict"], d["plan"]["beta"], d["plan"
 is "a job: memory as predicted" "$(json 'd["measured"]["peak_allocated_bytes"] == d["plan"]["predicted"]["peak_allocated_bytes"]' <one.json)" True
 is "a job: resources" "$(json '[d["resources_allocated"][k] for k in ("world_size", "distributed_backend", "fsdp_strategy", "training_completed")]' <one.json)" \
   "[2, 'gloo', 'FULL_SHARD', True]"
-is "a job: the model" "$(json '[d["checkpoints"][-1]["identifier"], d["checkpoints"][-1]["training_metrics"]["epoch"]]' <one.json)" "['tiny-dpo-fsdp-dpo-3', 3]"
+is "a job: the model" "$(json 'd["checkpoints"][-1]["identifier"]' <one.json)" tiny-dpo-fsdp-dpo-3
+is "a job: the best one" "$(json 'd["checkpoints"][-1]["training_metrics"]["validation_loss"] == min(c["training_metrics"]["validation_loss"] for c in d["checkpoints"])' <one.json)" True
 path=$(json 'd["checkpoints"][-1]["path"]' <one.json)
 has "a job: where it is" "$path" "/fsdp_checkpoints/fsdp_dpo_model"
 [[ -s $path/model.safetensors && -s $path/config.json ]] || fail "the model is not there" "$(ls -R "$path")"

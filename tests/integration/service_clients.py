@@ -9,6 +9,7 @@ import time
 import httpx
 from llama_stack_client import BadRequestError, ConflictError, LlamaStackClient, NotFoundError, UnprocessableEntityError
 from llama_stack_client._models import BaseModel
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 logging.getLogger("httpx").setLevel(logging.WARNING)
 URL, VERSION = sys.argv[1:3]
@@ -79,7 +80,10 @@ assert page.data == rows[14:] and page.has_more is False, page
 assert strict(datasets.iterrows(pairs, limit=3)).has_more is True
 assert strict(datasets.iterrows(pairs)).data == rows
 if VERSION != "0.2.12":
-    datasets.appendrows(unnamed.identifier, rows=talk[1:3])
+    if VERSION == "0.6.1":
+        datasets.appendrows(unnamed.identifier, body_dataset_id=unnamed.identifier, rows=talk[1:3])
+    else:
+        datasets.appendrows(unnamed.identifier, rows=talk[1:3])
     assert datasets.iterrows(unnamed.identifier).data == talk[:3]
 datasets.unregister(unnamed.identifier)
 refused(NotFoundError, lambda: datasets.retrieve(unnamed.identifier))
@@ -140,6 +144,14 @@ until = time.monotonic() + 60
 while not httpx.get(f"{URL}/v1/post-training/job/status?job_uuid={long}").json()["losses"]:
     assert time.monotonic() < until, "it takes no step"
     time.sleep(0.1)
+# What watches a service reads its numbers by the rules of OpenMetrics.
+answer = httpx.get(f"{URL}/metrics")
+assert answer.headers["content-type"].startswith("application/openmetrics-text"), answer.headers
+families = {one.name: one for one in text_string_to_metric_families(answer.text)}
+assert {one.labels["state"]: one.value for one in families["distsetup_jobs"].samples}["in_progress"] == 1, families["distsetup_jobs"]
+assert [one.labels["job_uuid"] for one in families["distsetup_job_step"].samples if one.value >= 1] == [long], families["distsetup_job_step"]
+assert families["distsetup_requests"].type == "counter" and families["distsetup_requests"].samples[0].value > 10
+assert families["distsetup_requests_failed"].samples[0].value == 0
 assert of_job(post_training.job.cancel, long) is None
 status = wait(long, "cancelled", limit_s=45)
 assert status.completed_at is not None

@@ -141,6 +141,16 @@ TEST_CASE("service store: artifacts of a job go with it") {
   REQUIRE(store.jobs.artifacts("a").size() == 1);
   CHECK(store.jobs.artifacts("a")[0].train_loss == 0.5);
   CHECK(!store.jobs.artifacts("a")[0].validation_loss);
+  // The model comes last, whatever step it is of.
+  JobArtifact model = one, later = one;
+  model.identifier = "m";
+  model.kind = "model";
+  later.identifier = "a";
+  later.step = 5;
+  store.jobs.put_artifacts("a", {one, later, model});
+  std::string names;
+  for (const JobArtifact& each : store.jobs.artifacts("a")) names += each.identifier + " ";
+  CHECK(names == "x a m ");
   CHECK(!store.jobs.remove_finished("a"));
   CHECK(store.jobs.move(job, JobState::kCancelled));
   CHECK(store.jobs.remove_finished("a"));

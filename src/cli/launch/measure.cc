@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
-#include "base/host_memory.h"
 #include "base/json.h"
+#include "base/machine_memory.h"
 #include "base/subprocess.h"
 
 namespace distsetup {
@@ -119,7 +119,7 @@ std::string cpu_model() {
 }
 
 int64_t host_memory_bytes() {
-  int64_t bytes = host_memory().value_or(HostMemory{}).total_bytes;
+  int64_t bytes = machine_memory().value_or(MachineMemory{}).total_bytes;
   for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     int64_t limit = 0;
     if (std::ifstream(path) >> limit && limit > 0) bytes = bytes > 0 ? std::min(bytes, limit) : limit;

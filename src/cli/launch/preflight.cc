@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
-#include "base/host_memory.h"
+#include "base/machine_memory.h"
 #include "base/names.h"
 #include "base/quantity.h"
 #include "base/text.h"
@@ -147,7 +147,7 @@ std::vector<Finding> check_node(const LaunchOptions& options, const Plan& plan) 
                                                 : "plan again with --gpu cpu, or run on a node with GPUs"));
     }
   }
-  const int64_t memory_bytes = host_memory().value_or(HostMemory{0, -1}).available_bytes,
+  const int64_t memory_bytes = machine_memory().value_or(MachineMemory{0, -1}).available_bytes,
                 wanted_bytes = plan.memory.host_bytes_per_node;
   if (memory_bytes >= 0 && wanted_bytes > 0) {
     if (memory_bytes >= wanted_bytes) {

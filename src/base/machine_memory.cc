@@ -1,4 +1,4 @@
-#include "base/host_memory.h"
+#include "base/machine_memory.h"
 
 #include <charconv>
 
@@ -21,15 +21,15 @@ int64_t bytes_of(std::string_view text, std::string_view name) {
 
 }  // namespace
 
-std::optional<HostMemory> parse_host_memory(std::string_view text) {
-  const HostMemory memory = {bytes_of(text, "MemTotal:"), bytes_of(text, "MemAvailable:")};
+std::optional<MachineMemory> parse_machine_memory(std::string_view text) {
+  const MachineMemory memory = {bytes_of(text, "MemTotal:"), bytes_of(text, "MemAvailable:")};
   if (memory.total_bytes <= 0 || memory.available_bytes <= 0) return std::nullopt;
   return memory;
 }
 
-std::optional<HostMemory> host_memory() {
+std::optional<MachineMemory> machine_memory() {
   const Result<std::string> text = read_file("/proc/meminfo");
-  return text.ok() ? parse_host_memory(*text) : std::nullopt;
+  return text.ok() ? parse_machine_memory(*text) : std::nullopt;
 }
 
 }  // namespace distsetup
