@@ -326,7 +326,7 @@ Json recommendation(const std::string& folder, const PlanningOutcome& outcome) {
   const bool fits = shape.value("verdict", "") != "does_not_fit";
   out["agrees"] = fits;
   out["why"] = fmt::format("{} parameters on {} × {}: {} per GPU of {}: {}", format_count(parameters), shape.value("gpus_per_node", 1),
-                           shape.value("gpu", ""), format_gib(need), format_gib(have), fits ? "fits" : "does not fit");
+                           shape.value("gpu", ""), format_bytes(need), format_bytes(have), fits ? "fits" : "does not fit");
   out["gpus"] = shape.value("gpus_per_node", 1);
   out["device_bytes"] = need;
   if (!fits) out["fixes"] = shape["fixes"];

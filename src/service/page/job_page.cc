@@ -93,17 +93,20 @@ std::string log_note(const LogView& log) {
   return fmt::format("The last {} of {} lines.", format_count(shown), format_count(log.num_lines));
 }
 
+std::string loss_text(const Json& artifact, const char* at) {
+  return has_number_at(artifact, at) ? short_number(number_at(artifact, at)) : "–";
+}
+
 Json checkpoint_values(const Json& job) {
   Json rows = Json::array();
   for (const Json& one : list_at(job, "/checkpoints"))
-    rows.push_back(
-        {{"identifier", text_at(one, "/identifier")},
-         {"kind", text_at(one, "/kind")},
-         {"step", format_count(whole_at(one, "/step"))},
-         {"loss",
-          has_number_at(one, "/training_metrics/train_loss") ? short_number(number_at(one, "/training_metrics/train_loss")) : "–"},
-         {"created", short_time(text_at(one, "/created_at"))},
-         {"url", text_at(one, "/files")}});
+    rows.push_back({{"identifier", text_at(one, "/identifier")},
+                    {"kind", text_at(one, "/kind")},
+                    {"step", format_count(whole_at(one, "/step"))},
+                    {"loss", loss_text(one, "/training_metrics/train_loss")},
+                    {"held_out_loss", loss_text(one, "/training_metrics/validation_loss")},
+                    {"created", short_time(text_at(one, "/created_at"))},
+                    {"url", text_at(one, "/files")}});
   return rows;
 }
 

@@ -142,6 +142,14 @@ std::string tuned_text(const Json& job) {
   return text;
 }
 
+// Of the first rank's host, at the end of a run; "": it is not known.
+std::string host_text(const Json& job) {
+  const Json& moments = list_at(job, "/resources_allocated/memory/moments");
+  if (moments.empty() || number_at(moments.back(), "/host/total_gb") <= 0) return "";
+  const auto bytes = [&moments](const char* key) { return format_bytes(std::llround(number_at(moments.back(), key) * (1 << 30))); };
+  return fmt::format("{} of {} were in use on the host of rank 0 at the end", bytes("/host/used_gb"), bytes("/host/total_gb"));
+}
+
 Json memory_values(const Json& job) {
   const Json plan = job.value("plan", Json());
   if (number_at(plan, "/predicted/device_bytes") <= 0) return false;
@@ -153,6 +161,7 @@ Json memory_values(const Json& job) {
           {"phases", phases},
           {"held_swatch", swatch_svg(kHeldColour)},
           {"phase_swatch", swatch_svg(kPhaseColour)},
+          {"host", host_text(job)},
           {"measured_peak", measured_peak_bytes > 0 ? format_bytes(measured_peak_bytes) : ""},
           {"predicted_peak", format_bytes(whole_at(plan, "/predicted/peak_allocated_bytes"))},
           {"has_measured_phases", !list_at(job, "/measured/phases").empty()},
