@@ -130,6 +130,14 @@ std::string need_text(const Json& plan) {
   return text;
 }
 
+// Of the first rank's host, at the end of a run; "": it is not known.
+std::string host_text(const Json& job) {
+  const Json& moments = list_at(job, "/resources_allocated/memory/moments");
+  if (moments.empty() || number_at(moments.back(), "/host/total_gb") <= 0) return "";
+  const auto bytes = [&moments](const char* key) { return format_bytes(std::llround(number_at(moments.back(), key) * (1 << 30))); };
+  return fmt::format("{} of {} were in use on the host of rank 0 at the end", bytes("/host/used_gb"), bytes("/host/total_gb"));
+}
+
 }  // namespace
 
 std::string tuned_text(const Json& job) {
@@ -140,14 +148,6 @@ std::string tuned_text(const Json& job) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", path.substr(path.rfind('.') + 1),
                         value.is_string() ? value.get<std::string>() : value.dump());
   return text;
-}
-
-// Of the first rank's host, at the end of a run; "": it is not known.
-std::string host_text(const Json& job) {
-  const Json& moments = list_at(job, "/resources_allocated/memory/moments");
-  if (moments.empty() || number_at(moments.back(), "/host/total_gb") <= 0) return "";
-  const auto bytes = [&moments](const char* key) { return format_bytes(std::llround(number_at(moments.back(), key) * (1 << 30))); };
-  return fmt::format("{} of {} were in use on the host of rank 0 at the end", bytes("/host/used_gb"), bytes("/host/total_gb"));
 }
 
 Json memory_values(const Json& job) {
