@@ -53,6 +53,7 @@ post("/v1/post-training/preference-optimize", {
                         "optimizer_config": {"optimizer_type": "adamw", "lr": 3e-3, "weight_decay": 0.0, "num_warmup_steps": 0}}})
 browser = Browser(str(FOLDER / "chromium"))
 browser.size(1280)
+browser.scheme("light")
 
 # --- a job that trains: its curve moves without a reload
 browser.open(f"{URL}/jobs/watched")
@@ -88,6 +89,7 @@ for name, path in pages.items():
                 browser.picture(PICTURES / f"{name}_{width}_{scheme}.png")
 browser.said = [line for line in browser.said if "404" not in line or "nobody" not in line]  # that page was asked for
 browser.size(1280)
+browser.scheme("light")
 
 # --- without its script it reads the same
 browser.scripts(False)
