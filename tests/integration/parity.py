@@ -240,7 +240,8 @@ def check(complaints, what, value, limit):
 
 def check_memory(result, precision, complaints):
     """Every class of bytes as planned, to the byte; what library operations take (workspace) within its limits. In bf16 they take
-    oneDNN's scratch, which depends on the processor: its table is an upper bound, and where it lies far above, the peak may move.
+    oneDNN's scratch, which depends on the processor: its table is an upper bound, and where less than half of it is taken, or much
+    less in bytes, the peak may move.
     """
     report = result["report"]
     rows = {row["what"]: row for row in report["comparison"] if "predicted_bytes" in row}
@@ -255,7 +256,8 @@ def check_memory(result, precision, complaints):
         if not low <= row["difference_bytes"] <= high:
             complaints.append(f"{what}: {row['measured_bytes']} bytes, predicted {row['predicted_bytes']}")
     measured, predicted = report["measured_peak_instruction"], report["predicted_peak_instruction"]
-    loose = precision == "bf16" and -rows["peak allocated"]["difference_bytes"] > limit
+    far = min(limit, rows["workspace"]["predicted_bytes"] / 2)
+    loose = precision == "bf16" and -rows["peak allocated"]["difference_bytes"] > far
     if measured != predicted and not loose:
         complaints.append(f"the peak is at {measured}, predicted {predicted}")
     return f"{rows['workspace']['difference_bytes']:+d} B" + (f" (peak at {measured}, predicted {predicted})" if measured != predicted else "")

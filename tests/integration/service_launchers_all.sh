@@ -53,6 +53,7 @@ has "SLURM: the log says it" "$(cat slurm_head.log)" slurm_job_adopted
 # The server and the keeper are killed: the next server adopts it.
 kill -9 "$service_pid"
 kill_keeper three 2
+wait "$service_pid" || true  # until it is gone, and with it its hold of the folder
 start_service slurm_head
 for _ in $(seq 100); do [[ -s slurm_head.data/jobs/three/attempt_3/keeper.json ]] && break; sleep 0.2; done
 [[ -s slurm_head.data/jobs/three/attempt_3/keeper.json ]] || fail "SLURM: nobody adopts the job" "$(tail -n 5 slurm_head.log)"
