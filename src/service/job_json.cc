@@ -196,7 +196,8 @@ Json job_json(Service& service, const JobRecord& job, JobDetail detail, StatusWo
   JobFacts facts = folder.facts().value_or(JobFacts{});
   facts.steps = steps_of(folder, facts);
   Json out = line_of(service, job, facts, words);
-  const RunCurve curve = job.attempt > 0 ? known_curves().read(folder.file("metrics.jsonl")) : RunCurve{};
+  const CurveParts parts = detail == JobDetail::kLine ? CurveParts::kNumbers : CurveParts::kAll;
+  const RunCurve curve = job.attempt > 0 ? known_curves().read(folder.file("metrics.jsonl"), parts) : RunCurve{};
   out["progress"] = progress_json(job, facts, curve);
   if (detail == JobDetail::kLine) return out;
   const Json report = current_report(folder, curve), measured = measured_json(curve, report);

@@ -7,7 +7,7 @@
 namespace distsetup {
 namespace {
 
-constexpr size_t kMostRuns = 64, kMostKept = 4000;
+constexpr size_t kMostRuns = 64, kMostKept = 2 * kMostPoints;  // as many as are shown after every halving
 
 }  // namespace
 
@@ -56,16 +56,17 @@ void RunCurves::read_on(const std::string& path, Known& known) {
   }
 }
 
-RunCurve RunCurves::read(const std::string& path) {
+RunCurve RunCurves::read(const std::string& path, CurveParts parts) {
   const std::lock_guard lock(mutex_);
   if (known_.size() > kMostRuns && !known_.contains(path)) known_.clear();
   Known& known = known_[path];
   read_on(path, known);
   RunCurve out;
-  out.steps = known.steps;
-  if (!known.last_step.is_null() && (out.steps.empty() || out.steps.back() != known.last_step)) out.steps.push_back(known.last_step);
-  out.steps = thinned(out.steps, kMostPoints);
-  out.evaluations = thinned(known.evaluations, kMostPoints);
+  if (parts == CurveParts::kAll) {
+    out.steps = thinned(known.steps, kMostPoints - 1);
+    if (!known.last_step.is_null() && (out.steps.empty() || out.steps.back() != known.last_step)) out.steps.push_back(known.last_step);
+    out.evaluations = thinned(known.evaluations, kMostPoints);
+  }
   out.last_step = known.last_step;
   out.memory = known.memory;
   out.num_steps = known.num_steps;

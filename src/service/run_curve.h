@@ -22,9 +22,12 @@ inline constexpr size_t kMostPoints = 400;
 // Every `n`th, so that at most `most` are left; the last stays.
 Json thinned(const Json& points, size_t most);
 
+// kNumbers: neither steps nor evaluations, of which a list of jobs shows none.
+enum class CurveParts { kNumbers, kAll };
+
 class RunCurves {
  public:
-  RunCurve read(const std::string& path);
+  RunCurve read(const std::string& path, CurveParts parts);
 
  private:
   struct Known {
