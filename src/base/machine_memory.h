@@ -11,7 +11,7 @@ struct MachineMemory {
   int64_t available_bytes = 0;  // that programs can get without swapping: MemAvailable
   int64_t used_bytes() const { return total_bytes - available_bytes; }
 };
-std::optional<MachineMemory> machine_memory();                             // none: no Linux
+std::optional<MachineMemory> machine_memory();                             // none: not on Linux
 std::optional<MachineMemory> parse_machine_memory(std::string_view text);  // none: one of the two is not there
 
 }  // namespace distsetup

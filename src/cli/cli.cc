@@ -41,11 +41,11 @@ Diagnostic unknown_command(const std::vector<std::string>& words) {
                  : words.size() < 2 ? "distsetup --help lists the commands"
                                     : fmt::format("put the command first: distsetup plan {}", join_command(words)));
   }
-  // "jobs", or "jobs lst": of "jobs list" a part.
+  // "jobs" or "jobs lst": the group of "jobs list" is known, the command is not.
   const bool is_group =
       std::any_of(known.begin(), known.end(), [&first](const std::string& one) { return one.starts_with(first + " "); });
   const std::string what = !is_group           ? fmt::format("unknown command '{}'", first)
-                           : words.size() == 1 ? fmt::format("'{}' wants a word more", first)
+                           : words.size() == 1 ? fmt::format("'{}' needs a subcommand", first)
                                                : fmt::format("unknown command '{} {}'", first, words[1]);
   return error(code::kUnknownCommand, command_line(), what, suggest_command(first, known));
 }

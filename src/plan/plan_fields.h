@@ -143,7 +143,7 @@ void visit(V& v, StrategyPlan& s) {
   v("sharding", s.sharding);
   v("reshard_after_forward", s.reshard_after_forward);
   v("prefetch", s.prefetch);
-  v("reductions_in_flight", s.reductions_in_flight);
+  v("reductions_in_flight", s.reductions_in_flight, 1);
   v("virtual_stages", s.virtual_stages);
   v("hpz", s.hpz);
   v("sequence_parallel", s.sequence_parallel);

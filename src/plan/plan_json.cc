@@ -26,7 +26,7 @@ struct is_vector<std::vector<T>> : std::true_type {};
 
 struct PlanWriter {
   Json json = Json::object();
-  // Left out where it is what it usually is: a key that plans from before it do not have.
+  // A setting that earlier plans do not have is left out where it is as usual: they are still read, and read like new ones.
   template <class T>
   void operator()(const char* key, T& value, const T& usual) {
     if (!(value == usual)) (*this)(key, value);

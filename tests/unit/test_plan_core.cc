@@ -150,6 +150,23 @@ TEST_CASE("plan.json round-trips byte for byte") {
   CHECK(dump_json(to_json(*read)) == text);
 }
 
+TEST_CASE("plan.json: plans from before a setting are read, and it is written where it is set") {
+  Plan plan = full_plan();
+  plan.strategy.reductions_in_flight = 1;
+  plan.data.shuffle = true;
+  const Json usual = to_json(plan);
+  CHECK_FALSE(usual["strategy"].contains("reductions_in_flight"));
+  CHECK_FALSE(usual["data"].contains("shuffle"));
+  const Result<Plan> read = plan_from_json(dump_json(usual), "plan.json");
+  REQUIRE(read.ok());
+  CHECK(*read == plan);
+  plan.strategy.reductions_in_flight = 3;
+  plan.data.shuffle = false;
+  const Json set = to_json(plan);
+  CHECK(set["strategy"]["reductions_in_flight"] == 3);
+  CHECK(set["data"]["shuffle"] == false);
+}
+
 TEST_CASE("plan.json: a missing, unknown or wrong key, a wrong version and half a file are refused") {
   const Json good = to_json(full_plan());
   const auto first_code = [](const Json& json) {
