@@ -81,6 +81,13 @@ bool is_told(const KeyTable& table, const std::vector<FoundKey>& found) {
   return marks.empty() ? num_taken >= 3 : std::any_of(marks.begin(), marks.end(), is_there);
 }
 
+// A path, or a name on the Hub; "SiT-XL/2" is a size of a script's own, and "hf-hub:a/b" a name in another library.
+bool names_model(const std::string& text) {
+  const size_t slash = text.rfind('/');
+  if (slash == std::string::npos || text.find(':') != std::string::npos) return false;
+  return text.find_first_not_of("0123456789", slash + 1) != std::string::npos || text.find('/') != slash;
+}
+
 Reading as_own_script(Reading reading, const std::string& program) {
   reading.table.clear();
   reading.tool = "arguments of " + program + ", by their usual names";
@@ -92,7 +99,12 @@ Reading as_own_script(Reading reading, const std::string& program) {
     reading.fields.erase(it);
   };
   // "--model" is a word of the script's own, unless it looks like a path or a name on the Hub.
-  lose_if("model.name", [](const auto& one) { return field_text(one.value).find('/') == std::string::npos; });
+  lose_if("model.name", [](const auto& one) { return !names_model(field_text(one.value)); });
+  // So is "--method", unless it is one of a run's.
+  lose_if("train.method", [](const auto& one) {
+    const std::string text = field_text(one.value);
+    return text != "pretrain" && text != "sft" && text != "dpo";
+  });
   // "--batch_size" is of a process in one script and of all of them in the next.
   lose_if("micro_batch", [](const auto& one) { return is_same_key(one.key, "batch_size"); });
   reading.contradictions.clear();

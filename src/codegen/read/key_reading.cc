@@ -146,6 +146,7 @@ bool Explainer::agrees(const std::string& field, const Json& value) const {
 KeyReading Explainer::explain(const FileKey& key) const {
   const FoundKey& found = *key.found;
   if (leaves_open(key)) return {KeyReading::How::kAutomatic, "", {}, ""};
+  if (KeyReading first = explain_by_reads(key, true); first.how != KeyReading::How::kNone) return first;
   const bool is_false = found.unknown.empty() && is_same(found, Json(false));
   bool is_switch = false, writes_other = false;
   for (const KeyRow* of_key : key.rows) {
@@ -175,13 +176,17 @@ KeyReading Explainer::explain(const FileKey& key) const {
   }
   // "false" of a key that is only ever written as true is the same as leaving it out.
   if (is_switch && is_false && !writes_other) return {KeyReading::How::kConstant, "", {}, ""};
-  return explain_by_reads(key);
+  if (KeyReading by_reads = explain_by_reads(key, false); by_reads.how != KeyReading::How::kNone) return by_reads;
+  if (is_not_given(key)) return {KeyReading::How::kConstant, "", {}, ""};
+  if (same_name(found.text, "auto")) return {KeyReading::How::kAutomatic, "", {}, ""};
+  return {};
 }
 
-KeyReading Explainer::explain_by_reads(const FileKey& key) const {
+KeyReading Explainer::explain_by_reads(const FileKey& key, bool is_first) const {
   const FoundKey& found = *key.found;
   for (const ReadRow* of_key : key.reads) {
     const ReadRow& row = *of_key;
+    if (row.is_first != is_first) continue;
     if (!row.of.empty() && std::none_of(row.of.begin(), row.of.end(), [&found](const Json& one) { return is_of(found, one); }))
       continue;
     if (!row.choice.empty() || !applies(row.when, row.unless)) continue;
@@ -199,8 +204,6 @@ KeyReading Explainer::explain_by_reads(const FileKey& key) const {
     if (const std::optional<Json> value = value_of(as_row, found); value && agrees(row.field, *value))
       return {KeyReading::How::kField, row.field, *value, ""};
   }
-  if (is_not_given(key)) return {KeyReading::How::kConstant, "", {}, ""};
-  if (same_name(found.text, "auto")) return {KeyReading::How::kAutomatic, "", {}, ""};
   return {};
 }
 

@@ -67,7 +67,8 @@ class Explainer {
   FileKey key_of(const FoundKey& found, const std::vector<FoundKey>& all) const;
   bool holds_now(const FieldCondition& condition) const;
   bool agrees(const std::string& field, const Json& value) const;
-  KeyReading explain_by_reads(const FileKey& key) const;
+  // By rows of reads that are asked before those that write (`first`), or by the others.
+  KeyReading explain_by_reads(const FileKey& key, bool is_first) const;
 
   const KeyTable& table_;
   std::vector<ReadVariable> variables_;

@@ -68,6 +68,7 @@ bool is_gpu_resource(std::string_view name) {
 
 struct ManifestReader {
   std::vector<FoundKey> keys;
+  bool image_has_gpus = false;
 
   void add(const std::string& key, const std::string& text, const Location& at) {
     const bool is_known =
@@ -101,19 +102,32 @@ struct ManifestReader {
     if (sum == 0 && last && foreign::real_of(*last.value) == std::nullopt) add("nodes", last.text(), last.value->location);
   }
 
-  void gpus(const Value& map) {
+  bool gpus(const Value& map) {
+    bool has_any = false;
     for (const char* which : {"resources", "resourcesPerNode"}) {
       for (const char* kind : {"limits", "requests"}) {
         const TreeNode section = node(map, std::string(which) + "." + kind);
         for (const auto& [name, value] : section ? section.value->entries : std::vector<Value::Entry>{}) {
-          if (is_gpu_resource(name)) add("gpus_per_node", value.text, value.location);
+          if (!is_gpu_resource(name)) continue;
+          add("gpus_per_node", value.text, value.location);
+          has_any = true;
         }
       }
     }
+    return has_any;
+  }
+
+  // The image is that of the container with the GPUs; of several pods, and where none has GPUs, of the first.
+  void image(const Value& map, bool has_gpus) {
+    if (!node(map, "image") || (!node(map, "name") && !node(map, "numNodes"))) return;
+    const auto known = std::find_if(keys.begin(), keys.end(), [](const FoundKey& one) { return one.key == "image"; });
+    if (known != keys.end() && (image_has_gpus || !has_gpus)) return;
+    if (known != keys.end()) keys.erase(known);
+    image_has_gpus = has_gpus;
+    scalar("image", map, "image");
   }
 
   void around(const Value& map) {
-    if (node(map, "image") && (node(map, "name") || node(map, "numNodes"))) scalar("image", map, "image");
     if (const TreeNode variables = node(map, "env"); variables && variables.value->kind == Value::Kind::kList) {
       for (const Value& one : variables.value->items)
         add("env." + foreign::text(one, "name"), foreign::text(one, "value"), one.location);
@@ -185,7 +199,7 @@ std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
       }
     }
     each_map(root, [&reader](const Value& map) {
-      reader.gpus(map);
+      reader.image(map, reader.gpus(map));
       reader.around(map);
     });
   }

@@ -8,7 +8,19 @@
 
 namespace distsetup {
 
-std::optional<double> number_of(const std::string& text) {
+// "500_000": PyYAML, TOML and Python's int take a line between digits.
+static std::string without_lines(const std::string& text) {
+  std::string out;
+  const auto is_digit_at = [&text](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_line = text[i] == '_' && i > 0 && is_digit_at(i - 1) && is_digit_at(i + 1);
+    if (!is_line) out += text[i];
+  }
+  return out;
+}
+
+std::optional<double> number_of(const std::string& said) {
+  const std::string text = without_lines(said);
   double number = 0;
   const char* begin = text.data() + (!text.empty() && text[0] == '+' ? 1 : 0);
   const char* end = text.data() + text.size();

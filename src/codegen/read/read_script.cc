@@ -79,12 +79,13 @@ class ScriptReader {
                                    "'#SBATCH hetjob': the parts of the job have nodes of their own, and a plan has nodes of one kind",
                                    "convert the part that trains, as a job of its own"));
     }
+    const bool is_narrowed = trains_on_a_part(part);
     std::vector<FoundKey> keys;
     for (const foreign::Directive& one : script.directives) {
       const bool is_said_again = std::any_of(&one + 1, script.directives.data() + script.directives.size(), [&one](const auto& later) {
         return later.name == one.name && !later.is_late && later.is_of_more == one.is_of_more;
       });
-      if (one.is_late || is_said_again || is_narrowed(part, one)) continue;
+      if (one.is_late || is_said_again || (one.name == "nodes" && is_narrowed)) continue;
       keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
       if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
     }
@@ -103,7 +104,9 @@ class ScriptReader {
       for (const foreign::ShellWord& word : part.script.commands[line.command].expanded) words += word.text + '\n';
       if (!seen.insert(std::move(words)).second || seen.size() > kMaxRuns) continue;
       const bool is_helper = line.find(LaunchProgram::kSrun) != nullptr && !foreign::starts_training(part.script, part.lines, line);
-      if (is_helper) continue;
+      // What summarises on one node beside what runs on all of them.
+      const bool is_beside = !is_under_ray && is_of_a_part(part, line) && !trains_on_a_part(part);
+      if (is_helper || is_beside) continue;
       for (const LaunchStage& stage : line.stages) read_stage(stage, is_under_ray);
     }
   }
@@ -152,6 +155,14 @@ class ScriptReader {
     return one;
   }
 
+  // "train.py settings.yaml --lr 1e-5"
+  static bool names_settings(const LaunchStage& stage) {
+    return std::any_of(stage.positionals.begin(), stage.positionals.end(), [](const foreign::ShellWord& word) {
+      return word.text.ends_with(".yaml") || word.text.ends_with(".yml") || word.text.ends_with(".json") ||
+             word.text.ends_with(".toml");
+    });
+  }
+
   // Under Ray, srun starts workers one by one and then a driver.
   static bool has_ray(const foreign::ShellScript& script) {
     return std::any_of(script.commands.begin(), script.commands.end(), [](const foreign::ShellCommand& command) {
@@ -162,17 +173,25 @@ class ScriptReader {
     });
   }
 
-  // The one srun that trains takes fewer nodes than the job has (another takes the rest): its own number counts.
-  static bool is_narrowed(const foreign::ScriptPart& part, const foreign::Directive& directive) {
-    const auto of_job = directive.name == "nodes" ? foreign::number(directive.value) : std::nullopt;
-    if (!of_job || has_ray(part.script)) return false;
+  // An srun of fewer nodes than the job has.
+  static bool is_of_a_part(const foreign::ScriptPart& part, const LaunchLine& line) {
+    const LaunchStage* srun = line.find(LaunchProgram::kSrun);
+    const foreign::Directive* nodes = part.script.directive("nodes");
+    if (srun == nullptr || nodes == nullptr) return false;
+    const auto of_job = foreign::number(nodes->value),
+               of_step = foreign::number(srun->has("nodes") ? srun->value("nodes") : srun->value("N"));
+    return of_job && of_step && *of_step < *of_job;
+  }
+
+  // Every srun that trains takes fewer nodes than the job has (others take the rest): their own number counts.
+  static bool trains_on_a_part(const foreign::ScriptPart& part) {
+    bool is_any = false;
     for (const LaunchLine& line : part.lines) {
-      const LaunchStage* srun = line.find(LaunchProgram::kSrun);
-      if (srun == nullptr || !foreign::starts_training(part.script, part.lines, line)) continue;
-      const auto of_step = foreign::number(srun->has("nodes") ? srun->value("nodes") : srun->value("N"));
-      if (of_step && *of_step < *of_job) return true;
+      const bool trains = line.find(LaunchProgram::kSrun) != nullptr && foreign::starts_training(part.script, part.lines, line);
+      if (trains && !is_of_a_part(part, line)) return false;
+      is_any = is_any || trains;
     }
-    return false;
+    return is_any && !has_ray(part.script);
   }
 
   // --gpus-per-task is of each task, --gpus of the whole job: as GPUs of a node.
@@ -253,6 +272,9 @@ class ScriptReader {
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
     Result<Reading> best = reading_of_program(templates_, stage.name, keys, file_);
     const bool is_read = !best.ok() || !best->tool.empty();
+    // What a file beside the flags leaves to its tool's defaults is not known here.
+    if (best.ok() && names_settings(stage))
+      std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
     add(is_read ? std::move(best) : unread(keys, file_, stage.name));
   }
 

@@ -121,7 +121,7 @@ ReadSettings settings_of(const ReadFields& fields) {
     if (const auto it = std::find_if(kPaths.begin(), kPaths.end(), is_field); it != kPaths.end()) {
       std::string text = field_text(read.value);
       if (field == "recompute.policy" && text == "every_k")
-        text += ":" + std::to_string(whole(fields, "recompute.every_k").value_or(1));
+        text += ":" + (fields.count("recompute.every_k") == 0 ? std::string("1") : text_of(fields, "recompute.every_k"));
       if (field == "strategy.sharding" && is_hybrid && (text == "zero3" || text == "zero2"))
         text = text == "zero3" ? "hybrid_shard" : "hybrid_shard_zero2";
       if (field == "job.time_limit") text = duration_text(text);

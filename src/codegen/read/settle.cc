@@ -36,7 +36,10 @@ void scale(ReadFields& fields, std::string_view share, std::string_view whole_fi
 void settle_warmup(ReadFields& fields) {
   const auto steps = whole(fields, "train.steps");
   if (const auto it = fields.find("derived.lr_decay_ratio"); it != fields.end()) {
-    if (steps && it->second.value.is_number())
+    // A part of nothing that decays: the rate stays.
+    const bool stays = it->second.value.is_number() && it->second.value == 0 && text_of(fields, "train.lr_schedule") == "wsd";
+    if (stays) fields["train.lr_schedule"].value = "constant";
+    if (!stays && steps && it->second.value.is_number())
       derive(fields, "derived.lr_decay_ratio", "train.lr_decay_steps",
              std::max<int64_t>(1, std::llround(it->second.value.get<double>() * static_cast<double>(*steps))));
     fields.erase("derived.lr_decay_ratio");

@@ -56,6 +56,7 @@ struct ReadRow {
   // Other keys of the file have these texts ("null": are not there; "*": are): then this is assumed, or without `absent` the row
   // holds.
   FieldCondition given;
+  bool is_first = false;  // `first: true`: asked before the rows that write the key
   Location location;
 };
 

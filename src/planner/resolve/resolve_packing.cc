@@ -13,6 +13,11 @@ void resolve_packing(Resolving& r) {
   if (r.plan().train.method == "dpo")
     return r.fail(code::kUnsupportedFeature, "data.packing", "dpo has two documents in each row, and packs no more into it",
                   "leave packing out");
+  // Without data there is nothing to pack yet: rows are planned full, which is what packing makes of them.
+  if (r.plan().data.files.empty()) {
+    r.assume("packing: rows are full until there is a data set");
+    return;
+  }
   r.plan().data.packing = true;
   Plan plan;
   plan.data = r.plan().data;

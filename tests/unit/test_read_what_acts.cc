@@ -1,0 +1,208 @@
+// What is written in a file and acts, against what is written and does not: a switch beside it is off, another key counts, or a module
+// of one's own reads the file.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "codegen/read/read.h"
+#include "codegen/read/settings.h"
+
+using namespace distsetup;
+
+namespace {
+
+ReadFields fields_of(const std::string& name, const std::string& text) {
+  const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+  INFO(text);
+  REQUIRE(read.ok());
+  const Result<ReadFields> fields = merge_readings(*read);
+  REQUIRE(fields.ok());
+  return *fields;
+}
+
+std::string text_in(const ReadFields& fields, const std::string& field) {
+  const auto it = fields.find(field);
+  return it == fields.end() ? "" : field_text(it->second.value);
+}
+
+}  // namespace
+
+TEST_CASE("what acts: an interval of checkpoints, only where checkpoints are on and counted in steps") {
+  struct Case {
+    std::string name, text, every_steps;
+  };
+  const std::string trainer = "output_dir: o\nper_device_train_batch_size: 1\nmax_length: 512\nsave_steps: 100\n";
+  const std::string axolotl =
+      "base_model: a/b\nsequence_len: 512\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\nsave_steps: 100\n";
+  const std::string titan = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nsteps = 10\n[checkpoint]\ninterval = 100\n";
+  const std::string megatron =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--micro-batch-size 1 --save-interval 100";
+  const Case cases[] = {{"t.yaml", trainer, "100"},
+                        {"t.yaml", trainer + "save_strategy: steps\n", "100"},
+                        {"t.yaml", trainer + "save_strategy: 'no'\n", ""},
+                        {"t.yaml", trainer + "save_strategy: no\n", ""},
+                        {"t.yaml", trainer + "save_strategy: epoch\n", ""},
+                        {"a.yaml", axolotl, "100"},
+                        {"a.yaml", axolotl + "save_strategy: epoch\n", ""},
+                        {"t.toml", titan, ""},
+                        {"t.toml", titan + "enable = false\n", ""},
+                        {"t.toml", titan + "enable = true\n", "100"},
+                        {"t.toml", titan + "enable_checkpoint = true\n", "100"},
+                        {"m.sh", megatron + "\n", ""},
+                        {"m.sh", megatron + " --save out\n", "100"}};
+  for (const Case& one : cases) {
+    INFO(one.text);
+    CHECK(text_in(fields_of(one.name, one.text), "checkpoint.every_steps") == one.every_steps);
+  }
+}
+
+TEST_CASE("what acts: rows that are packed are packed in the run, where samples of a row do not see each other") {
+  const std::string trl = "output_dir: o\nper_device_train_batch_size: 1\nmax_length: 512\npacking: true\n";
+  const std::string factory =
+      "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\ntemplate: qwen\ndataset: d\ncutoff_len: 512\n";
+  const std::string axolotl = "base_model: a/b\nsequence_len: 512\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\n";
+  const std::string openrlhf = "deepspeed --module openrlhf.cli.train_sft --train.batch_size 8 --data.max_len 512 --ds.zero_stage 2";
+  const auto packing = [](const std::string& name, const std::string& text) {
+    return text_in(fields_of(name, text), "derived.packing");
+  };
+  CHECK(packing("t.yaml", trl) == "true");
+  CHECK(text_in(fields_of("t.yaml", trl), "train.method") == "sft");
+  CHECK(packing("t.yaml", trl + "packing_strategy: bfd\n") == "true");
+  CHECK(packing("t.yaml", trl + "packing_strategy: wrapped\n").empty());
+  CHECK(packing("f.yaml", factory + "packing: true\nneat_packing: true\n") == "true");
+  CHECK(packing("f.yaml", factory + "packing: true\n").empty());  // its samples see each other
+  CHECK(packing("a.yaml", axolotl + "sample_packing: true\n") == "true");
+  CHECK(packing("a.yaml", axolotl + "sample_packing: false\n").empty());
+  CHECK(packing("o.sh", openrlhf + " --ds.packing_samples\n") == "true");
+  CHECK(packing("o.sh", openrlhf + "\n").empty());
+}
+
+TEST_CASE("what acts: a tool's default is none of a file that a module of one's own reads, nor of another tool with its names") {
+  const std::string titan = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nsteps = 10\n";
+  const std::string job = "[job]\ncustom_config_module = \"own.job_config\"\n";
+  CHECK(text_in(fields_of("t.toml", titan), "train.sequence_length") == "2048");
+  CHECK(text_in(fields_of("t.toml", job + titan), "train.sequence_length").empty());
+  CHECK(text_in(fields_of("t.toml", job + titan + "seq_len = 512\n"), "train.sequence_length") == "512");
+  CHECK(
+      text_in(fields_of("t.toml", titan + "[experimental]\ncustom_args_module = \"own.config\"\n"), "train.sequence_length").empty());
+
+  // ms-swift's command has Megatron's names: a model by its name and bf16, which nobody writes.
+  const ReadFields swift =
+      fields_of("s.sh", "megatron sft --model a/b --dataset d --tensor_model_parallel_size 2 --micro_batch_size 1\n");
+  CHECK(text_in(swift, "mesh.tp") == "2");
+  for (const char* field : {"precision.compute", "model.gated_mlp", "strategy.sharding"}) CHECK(text_in(swift, field).empty());
+  const ReadFields own =
+      fields_of("m.sh", "torchrun pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 2 --micro-batch-size 1\n");
+  CHECK(text_in(own, "precision.compute") == "fp32");
+
+  const std::string dpo =
+      "deepspeed --module openrlhf.cli.train_dpo --train_batch_size 8 --micro_train_batch_size 1 --pretrain a/b --max_len 512";
+  CHECK(text_in(fields_of("o.sh", dpo + " --beta 0.1 --chosen_key c\n"), "train.method") == "dpo");
+  CHECK(text_in(fields_of("o.sh", dpo + " --chosen_key c\n"), "train.method").empty());  // of DPO, or of a reward model
+  CHECK(text_in(fields_of("o.sh", dpo + "\n"), "train.method") == "sft");
+}
+
+TEST_CASE("what acts: numbers in the forms that YAML, TOML and Python take") {
+  const std::string axolotl = "base_model: a/b\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\n";
+  CHECK(text_in(fields_of("a.yaml", axolotl + "sequence_len: 500_000\n"), "train.sequence_length") == "500000");
+  CHECK(text_in(fields_of("a.yaml", axolotl + "sequence_len: 500_\n"), "train.sequence_length").empty());
+  const std::string titan = "[model]\nname = \"llama3\"\n[training]\nsteps = 10\n[lr_scheduler]\nwarmup_steps = 2\n";
+  CHECK(text_in(fields_of("t.toml", titan + "decay_ratio = 0.0\n"), "train.lr_schedule") == "constant");
+  CHECK(text_in(fields_of("t.toml", titan + "decay_ratio = 0.5\n"), "train.lr_schedule") == "wsd");
+  const ReadFields every = fields_of("t.toml", titan + "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = \"2\"\n");
+  const ReadSettings settings = settings_of(every);
+  const auto policy = std::find_if(settings.settings.begin(), settings.settings.end(),
+                                   [](const ReadSetting& one) { return one.path == "parallel.recompute"; });
+  REQUIRE(policy != settings.settings.end());
+  CHECK(policy->text == "every_k:2");
+}
+
+TEST_CASE("what acts: what trains nothing, or trains what no plan has, is refused by name") {
+  const auto refusal = [](const std::string& name, const std::string& text) -> std::string {
+    const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+    INFO(text);
+    REQUIRE(read.ok());
+    for (const Reading& one : *read) {
+      for (const Complaint& complaint : one.complaints) {
+        if (complaint.diagnostic.severity == Severity::kError) return complaint.diagnostic.message;
+      }
+    }
+    return "";
+  };
+  const std::string factory = "model_name_or_path: a/b\ntemplate: qwen\n", lora = factory + "stage: sft\ndo_train: true\n";
+  CHECK(refusal("f.yaml", factory + "infer_backend: vllm\n").find("the file trains nothing: 'infer_backend'") == 0);
+  CHECK(refusal("f.yaml", factory + "export_dir: o\nexport_size: 5\n").find("the file trains nothing: 'export_dir'") == 0);
+  CHECK(refusal("f.yaml", lora + "finetuning_type: lora\nexport_dir: o\n").empty());
+  CHECK(refusal("f.yaml", lora + "finetuning_type: oft\n").find("'finetuning_type' is 'oft'") == 0);
+  CHECK(refusal("f.yaml", lora + "finetuning_type: freeze\n").find("'finetuning_type' is 'freeze'") == 0);
+  CHECK(refusal("f.yaml", lora + "finetuning_type: lora\n").empty());
+  CHECK(text_in(fields_of("f.yaml", lora + "finetuning_type: lora\n"), "train.lora_rank") == "8");
+  CHECK(text_in(fields_of("f.yaml", lora + "finetuning_type: full\n"), "train.lora_rank").empty());
+
+  const std::string sizes = " --num-layers 2 --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size 2 --load c";
+  CHECK(refusal("m.sh", "torchrun tools/checkpoint/convert.py" + sizes + "\n").find("the arguments train nothing") == 0);
+  CHECK(refusal("m.sh", "torchrun pretrain_gpt.py" + sizes + " --train-iters 10\n").empty());
+  CHECK(refusal("m.sh", "torchrun pretrain_gpt.py" + sizes + " --lr 1e-4\n").empty());
+  CHECK(refusal("m.sh", "torchrun pretrain_t5.py" + sizes + " --lr 1e-4 --decoder-seq-length 128\n").find("'--decoder-seq-length'") ==
+        0);
+  CHECK(text_in(fields_of("m.sh", "torchrun pretrain_gpt.py" + sizes + " --lr 1e-4 --checkpoint-activations\n"), "recompute.policy") ==
+        "full");
+  CHECK(text_in(fields_of("m.sh", "torchrun pretrain_gpt.py" + sizes + " --lr 1e-4\n"), "recompute.policy") == "none");
+}
+
+TEST_CASE("what acts: words of a script of one's own are none of a run, unless they look like it") {
+  const auto own = [](const std::string& words, const std::string& field) {
+    return text_in(fields_of("s.sh", "torchrun --nproc_per_node 2 own.py " + words + "\n"), field);
+  };
+  CHECK(own("--model a/b-7B --seq_len 512", "model.name") == "a/b-7B");
+  CHECK(own("--model /data/models/7 --seq_len 512", "model.name") == "/data/models/7");
+  CHECK(own("--model SiT-XL/2 --seq_len 512", "model.name").empty());
+  CHECK(own("--model hf-hub:a/b --seq_len 512", "model.name").empty());
+  CHECK(own("--method dpo --seq_len 512", "train.method") == "dpo");
+  CHECK(own("--method cross_seq --seq_len 512", "train.method").empty());
+
+  // A file of settings beside the flags may say what is not on the line.
+  const std::string flags = " --per_device_train_batch_size 2 --num_train_epochs 3 --output_dir o --bf16 true\n";
+  CHECK(text_in(fields_of("s.sh", "accelerate launch train.py" + flags), "recompute.policy") == "none");
+  CHECK(text_in(fields_of("s.sh", "accelerate launch train.py none.yaml" + flags), "recompute.policy").empty());
+  CHECK(text_in(fields_of("s.sh", "accelerate launch train.py none.yaml" + flags), "micro_batch") == "2");
+}
+
+TEST_CASE("what acts: DPO is where a reference model is, and the optimizer is where the file says") {
+  const std::string trl = "output_dir: o\nmodel_name_or_path: a/b\nper_device_train_batch_size: 1\nmax_length: 512\nbeta: 2.0\n";
+  CHECK(text_in(fields_of("t.yaml", trl), "train.method") == "dpo");
+  for (const char* other : {"gamma_beta_ratio: 0.5\n", "simpo_gamma: 0.5\n", "cpo_alpha: 1.0\n"})
+    CHECK(text_in(fields_of("t.yaml", trl + other), "train.method").empty());
+
+  const auto zero = [](const std::string& more) {
+    return "{\"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"" + more +
+           "}, \"offload_param\": {\"device\": \"none\"" + more + "}}}";
+  };
+  for (const char* more : {"", ", \"pin_memory\": true", ", \"pin_memory\": false"}) {
+    const ReadFields fields = fields_of("z.json", zero(more));
+    CHECK(text_in(fields, "offload.optimizer") == "host");
+    CHECK(text_in(fields, "offload.parameters") == "none");
+  }
+}
+
+TEST_CASE("what acts: of several containers the one with GPUs, of several steps those that take the whole job") {
+  const auto pod = [](const std::string& containers) {
+    return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  template:\n    spec:\n      restartPolicy: Never\n"
+           "      containers:\n" +
+           containers;
+  };
+  const std::string side = "      - {name: daemon, image: side:1}\n";
+  const std::string main = "      - {name: train, image: main:1, resources: {limits: {nvidia.com/gpu: 8}}}\n";
+  for (const std::string& containers : {side + main, main + side, main}) {
+    const ReadFields fields = fields_of("j.yaml", pod(containers));
+    CHECK(text_in(fields, "job.image") == "main:1");
+    CHECK(text_in(fields, "hardware.gpus_per_node") == "8");
+  }
+  CHECK(text_in(fields_of("j.yaml", pod(side)), "job.image") == "side:1");
+
+  const std::string job = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --gpus-per-node=8\n";
+  const std::string whole = "srun torchrun --nproc_per_node 8 train.py\n", part = "srun --nodes=1 --ntasks=1 python report.py\n";
+  CHECK(text_in(fields_of("j.sbatch", job + whole + part), "hardware.nodes") == "4");
+  CHECK(text_in(fields_of("j.sbatch", job + whole), "hardware.nodes") == "4");
+  CHECK(text_in(fields_of("j.sbatch", job + part), "hardware.nodes") == "1");
+}
