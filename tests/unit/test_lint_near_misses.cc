@@ -1,0 +1,96 @@
+// What once was found in files that work: each beside a file in which it is a mistake.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "codegen/lint/lint.h"
+
+using namespace distsetup;
+
+namespace {
+
+size_t num_found(const std::string& path, const std::string& text, std::string_view code) {
+  const LintReport report = lint_files({{path, text}}, {});
+  return static_cast<size_t>(std::count_if(report.findings.begin(), report.findings.end(),
+                                           [code](const LintFinding& one) { return one.diagnostic.code == code; }));
+}
+
+struct Pair {
+  const char* code;
+  std::string path, mistake, near_miss;
+};
+
+const std::string kBatch = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n";
+const std::string kAxolotl = "base_model: m\nsequence_len: 2048\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\n";
+const std::string kRun = "srun torchrun --nnodes=2 --nproc_per_node=8 ";
+
+std::string pod(const std::string& volumes) {
+  return "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n    - {name: c, image: i, resources: {limits: "
+         "{nvidia.com/gpu: 4}}" +
+         volumes;
+}
+
+}  // namespace
+
+TEST_CASE("lint near misses: each stands beside its mistake", "[lint]") {
+  const Pair pairs[] = {
+      {"TR010", "j.sbatch", kBatch + kRun + "t.py\n", kBatch + kRun + "--rdzv_backend=c10d --rdzv_endpoint=$H:1 --rdzv_id=$J t.py\n"},
+      {"TR010", "j.sbatch", kBatch + kRun + "--master_addr=$H t.py\n",
+       kBatch + "srun bash -c 'torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$SLURM_NODEID --master_addr=$H t.py'\n"},
+      {"TR005", "r.sh", "torchrun --nnodes=1:4 --nproc_per_node=8 --node_rank=0 --master_addr=$H t.py\n",
+       "torchrun --nnodes=$MIN:$MAX --nproc_per_node=8 --rdzv_backend=$B --rdzv_endpoint=$H t.py\n"},
+      {"TR001", "j.sbatch", kBatch + kRun + "--rdzv_backend=c10d --rdzv_id=$J --master_addr=$H t.py\n",
+       kBatch + "srun bash -c 'torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$SLURM_NODEID --master_addr=$H t.py'\n"},
+      {"TR002", "r.sh", "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=h:1 --rdzv_id=7 t.py\n",
+       "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=h:1 --rdzv_id=$SLURM_JOB_ID t.py\n"},
+      {"TR011", "r.sh", "torchrun --nproc_per_node=8 -c t.py\n",
+       "torchrun --nproc_per_node=$(python -c 'import torch; print(torch.cuda.device_count())') t.py\n"},
+      {"SL006", "j.sbatch", kBatch + "#SBATCH --output=logs/%j/out\nhostname\n", kBatch + "#SBATCH --output=%x-%j.out\nhostname\n"},
+      {"SL022", "j.sbatch", kBatch + "#SBATCH --export=NONE\nsource activate llm\n", kBatch + "source activate llm\n"},
+      {"SL004", "j.sbatch", kBatch + "srun deepspeed t.py\n", kBatch + "srun python t.py --deepspeed ds.json\n"},
+      {"SL020", "j.sbatch", kBatch + "hostname\n", kBatch + "#SBATCH --exclusive\nhostname\n"},
+      {"ENV001", "r.sh", "export NCCL_BLOCKING_WAIT=1\npython t.py\n", "export TORCH_NCCL_BLOCKING_WAIT=1\npython t.py\n"},
+      {"ENV005", "r.sh", "export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567\npython t.py\n",
+       "export MOE_DROP_TOKEN=\"true\"\nexport HF_TOKEN=$(cat token)\npython t.py\n"},
+      {"ENV008", "r.sh", "export NCCL_LL_THRESHOLD=0\npython t.py\n", "export NCCL_PROTO=Simple\npython t.py\n"},
+      {"FIL004", "ds.json", R"({"train_batch_size": 8, "gradient_clipping": 1.0, "fp16": {"enabled ": true}})",
+       R"({"train_batch_size": 8, "gradient_clipping": 1.0, "fp16": {"enabled" : true}})"},
+      {"FSDP006", "a.yaml",
+       kAxolotl + "unfrozen_parameters: [self_attn]\nfsdp_version: 1\nfsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP, "
+                  "use_orig_params: false}\n",
+       kAxolotl +
+           "adapter: qlora\nfsdp_version: 1\nfsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP, use_orig_params: false}\n"},
+      {"AX003", "a.yaml", kAxolotl + "fsdp_version: 2\nfsdp_config: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n",
+       kAxolotl + "fsdp_version: 2\nfsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n"},
+      {"K8S001", "p.yaml", pod("}\n"),
+       pod(", volumeMounts: [{name: s, mountPath: /dev/shm}]}\n  volumes: [{name: s, emptyDir: {medium: Memory}}]\n")},
+      {"DSJ026", "ds.json",
+       R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}})",
+       R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}})"},
+      {"TR004", "r.sh", "torchrun --standalone --nproc_per_node=8 t.py\n",
+       "export OMP_NUM_THREADS=8\ntorchrun --standalone --nproc_per_node=8 t.py\n"},
+      {"MEG010", "r.sh",
+       "torchrun --nproc_per_node=8 pretrain_gpt.py --micro-batch-size 4 --num-layers 2 --tensor-model-paralel-size 2\n",
+       "torchrun --nproc_per_node=8 pretrain_gpt.py --micro-batch-size 4 --num-layers 2 --tensor-model-parallel-size 2\n"}};
+  for (const Pair& one : pairs) {
+    INFO(one.code << "\n" << one.mistake << "\n" << one.near_miss);
+    CHECK(num_found(one.path, one.mistake, one.code) >= 1);
+    CHECK(num_found(one.path, one.near_miss, one.code) == 0);
+  }
+}
+
+TEST_CASE("lint near misses: one finding a file, however many keys and lines", "[lint]") {
+  const std::string old =
+      "fsdp_version: 2\nfsdp_config: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_offload_params: false, "
+      "fsdp_state_dict_type: FULL_STATE_DICT}\n";
+  CHECK(num_found("a.yaml", kAxolotl + old, "AX003") == 1);
+  CHECK(num_found("j.sbatch", kBatch + "#SBATCH --output=logs/%j/out\n#SBATCH --error=logs/%j/err\nhostname\n", "SL006") == 1);
+}
+
+TEST_CASE("lint near misses: rules that were wrong more often than right are gone", "[lint]") {
+  const std::string old = "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=$H:1 --rdzv-id=$J t.py\n";
+  CHECK(num_found("r.sh", old, "TR003") == 0);
+  const std::string far =
+      "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 8\nmachine_rank: 0\nmain_process_ip: h\n"
+      "main_process_port: 1\nrdzv_backend: static\nsame_network: false\n";
+  CHECK(num_found("a.yaml", far, "ACC008") == 0);
+}
