@@ -115,6 +115,11 @@ TEST_CASE("lint names: kinds are told by what is in the file", "[lint]") {
   CHECK(kind_of("x", "#!/bin/bash\n#SBATCH -n 4\nhostname\n") == "sbatch");
   CHECK(kind_of("x.yaml", "output_dir: o\nlearning_rate: 1e-4\n") == "trainer");
   CHECK(kind_of("x.yaml", "output_dir: o\nlearning_rate: 1e-4\npacking: true\n") == "trl");
+  CHECK(kind_of("x.yaml", "output_dir: o\nlearning_rate: 1e-4\nlogging_steps: 5\n") == "trainer");
+  // A script's own format with some of the Trainer's words, and none that says how it trains.
+  CHECK(kind_of("x.yaml",
+                "base: m\nnum_epochs: 3\nbatch_size: 4\nlearning_rate: 1e-4\nwarmup_ratio: 0.1\nlogging_steps: 5\nsave_steps: 5\n")
+            .empty());
   CHECK(kind_of("x.yaml", "train: {train_iters: 10}\nmodel: {seq_length: 128}\nrng: {seed: 1}\n") == "megatron-bridge");
   CHECK(kind_of("x.yaml", "sequence_len: 4096\nlearning_rate: 1e-4\noutput_dir: o\n") == "axolotl");
   CHECK(kind_of("x.yaml", "# a comment\n{\n\"version\": \"2\",\n\"apis\": [\"inference\"],\n\"providers\": {}\n}\n") == "llama-stack");

@@ -83,7 +83,20 @@ TEST_CASE("lint near misses: one finding a file, however many keys and lines", "
       "fsdp_version: 2\nfsdp_config: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_offload_params: false, "
       "fsdp_state_dict_type: FULL_STATE_DICT}\n";
   CHECK(num_found("a.yaml", kAxolotl + old, "AX003") == 1);
+  CHECK(num_found("j.sbatch", "#!/bin/bash\n#SBATCH --nodes=1\nL=\"deepspeed --num_gpus 1\"\n$L t.py | tee log\n", "SL010") == 1);
   CHECK(num_found("j.sbatch", kBatch + "#SBATCH --output=logs/%j/out\n#SBATCH --error=logs/%j/err\nhostname\n", "SL006") == 1);
+}
+
+TEST_CASE("lint near misses: of keys given twice, the one that says two things is named", "[lint]") {
+  const auto message = [](const std::string& more) {
+    const LintReport report = lint_files({{"a.yaml", kAxolotl + "adapter: lora\nlearning_rate: 1e-4\nadapter: lora\n" + more}}, {});
+    for (const LintFinding& one : report.findings) {
+      if (one.diagnostic.code == "FIL002") return one.diagnostic.message;
+    }
+    return std::string();
+  };
+  CHECK(message("") == "key 'adapter' is given twice, expected once");
+  CHECK(message("learning_rate: 2e-4\n") == "key 'learning_rate' is given twice, expected once; so is 1 more");
 }
 
 TEST_CASE("lint near misses: rules that were wrong more often than right are gone", "[lint]") {

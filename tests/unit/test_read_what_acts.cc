@@ -132,6 +132,7 @@ TEST_CASE("what acts: what trains nothing, or trains what no plan has, is refuse
   const std::string factory = "model_name_or_path: a/b\ntemplate: qwen\n", lora = factory + "stage: sft\ndo_train: true\n";
   CHECK(refusal("f.yaml", factory + "infer_backend: vllm\n").find("the file trains nothing: 'infer_backend'") == 0);
   CHECK(refusal("f.yaml", factory + "export_dir: o\nexport_size: 5\n").find("the file trains nothing: 'export_dir'") == 0);
+  CHECK(refusal("f.yaml", factory + "finetuning_type: lora\ntask: mmlu_test\n").find("the file trains nothing: 'task'") == 0);
   CHECK(refusal("f.yaml", lora + "finetuning_type: lora\nexport_dir: o\n").empty());
   CHECK(refusal("f.yaml", lora + "finetuning_type: oft\n").find("'finetuning_type' is 'oft'") == 0);
   CHECK(refusal("f.yaml", lora + "finetuning_type: freeze\n").find("'finetuning_type' is 'freeze'") == 0);
@@ -141,6 +142,8 @@ TEST_CASE("what acts: what trains nothing, or trains what no plan has, is refuse
 
   const std::string sizes = " --num-layers 2 --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size 2 --load c";
   CHECK(refusal("m.sh", "torchrun tools/checkpoint/convert.py" + sizes + "\n").find("the arguments train nothing") == 0);
+  CHECK(refusal("m.sh", "torchrun evaluate.py --num-layers 2 --tensor-model-parallel-size 2 --load $C --no-load-optim\n")
+            .find("the arguments train nothing: '--no-load-optim'") == 0);
   CHECK(refusal("m.sh", "torchrun pretrain_gpt.py" + sizes + " --train-iters 10\n").empty());
   CHECK(refusal("m.sh", "torchrun pretrain_gpt.py" + sizes + " --lr 1e-4\n").empty());
   CHECK(refusal("m.sh", "torchrun pretrain_t5.py" + sizes + " --lr 1e-4 --decoder-seq-length 128\n").find("'--decoder-seq-length'") ==
@@ -158,8 +161,15 @@ TEST_CASE("what acts: words of a script of one's own are none of a run, unless t
   CHECK(own("--model /data/models/7 --seq_len 512", "model.name") == "/data/models/7");
   CHECK(own("--model SiT-XL/2 --seq_len 512", "model.name").empty());
   CHECK(own("--model hf-hub:a/b --seq_len 512", "model.name").empty());
+  CHECK(own("--micro-batch-size 2 --global-batch-size 8 --train-iters 5 --seed 42", "train.seed") == "42");
   CHECK(own("--method dpo --seq_len 512", "train.method") == "dpo");
   CHECK(own("--method cross_seq --seq_len 512", "train.method").empty());
+
+  // A batch size of its own is not the Trainer's, and the Trainer's is then not assumed.
+  const std::string trainer =
+      "torchrun own.py --num_train_epochs 3 --output_dir o --save_steps 5 --bf16 --gradient_accumulation_steps 2";
+  CHECK(text_in(fields_of("s.sh", trainer + "\n"), "micro_batch") == "8");
+  CHECK(text_in(fields_of("s.sh", trainer + " --train_batch_size 2\n"), "micro_batch").empty());
 
   // A file of settings beside the flags may say what is not on the line.
   const std::string flags = " --per_device_train_batch_size 2 --num_train_epochs 3 --output_dir o --bf16 true\n";

@@ -108,13 +108,20 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
   const bool is_all_again = num_twice <= kMostCompared && std::all_of(d.broken.begin(), d.broken.end(), [&d](const Diagnostic& one) {
                               return one.code != code::kDuplicateKey || is_said_again(d, d.offset(one.location));
                             });
+  // Of several keys one is named: the first that says two different things.
+  const auto is_other_twice = [&d](const Diagnostic& one) {
+    return one.code == code::kDuplicateKey && !is_said_again(d, d.offset(one.location));
+  };
+  const auto named = num_twice <= kMostCompared ? std::find_if(d.broken.begin(), d.broken.end(), is_other_twice) : d.broken.end();
   bool said_twice = false;
   for (const Diagnostic& one : d.broken) {
     const size_t begin = d.offset(one.location);
     const bool is_twice = one.code == code::kDuplicateKey;
-    if (is_twice && said_twice) continue;
+    if (is_twice && (said_twice || (named != d.broken.end() && &one != &*named))) continue;
     said_twice = said_twice || is_twice;
-    const std::string others = is_twice && num_twice > 1 ? fmt::format("; so are {} more", num_twice - 1) : "";
+    const std::string others = !is_twice || num_twice < 2 ? ""
+                               : num_twice == 2           ? "; so is 1 more"
+                                                          : fmt::format("; so are {} more", num_twice - 1);
     const std::string word = is_twice || !d.is_structured() ? "" : foreign::template_mark(d.text, begin);
     if (!word.empty()) {
       report.add("FIL001", d, {begin, begin + word.size()},

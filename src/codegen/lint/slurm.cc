@@ -311,6 +311,9 @@ void report_pipe(const JobScript& in, const ShellCommand& command, TextSpan span
 void sl_piped_variables(const JobScript& in) {
   for (const ShellCommand& command : in.part.script.commands) {
     if (command.ends_with != "|" || command.in_substitution || command.words.empty()) continue;
+    const bool is_followed =
+        std::any_of(in.part.lines.begin(), in.part.lines.end(), [&](const LaunchLine& line) { return &in.command(line) == &command; });
+    if (is_followed) continue;  // the variable has one value, which is looked at as what it stands for
     std::string name = command.words[0].text;
     if (name.rfind('$', 0) != 0) continue;
     name = name.substr(name.rfind("${", 0) == 0 ? 2 : 1);

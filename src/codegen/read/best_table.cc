@@ -100,6 +100,9 @@ Reading as_own_script(Reading reading, const std::string& program) {
   };
   // "--model" is a word of the script's own, unless it looks like a path or a name on the Hub.
   lose_if("model.name", [](const auto& one) { return !names_model(field_text(one.value)); });
+  // A seed is a seed, whatever Megatron makes of 0.
+  if (auto seed = reading.fields.extract("derived.positive_seed"); !seed.empty())
+    reading.fields.emplace("train.seed", std::move(seed.mapped()));
   // So is "--method", unless it is one of a run's.
   lose_if("train.method", [](const auto& one) {
     const std::string text = field_text(one.value);
