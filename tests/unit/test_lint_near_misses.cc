@@ -87,6 +87,31 @@ TEST_CASE("lint near misses: one finding a file, however many keys and lines", "
   CHECK(num_found("j.sbatch", kBatch + "#SBATCH --output=logs/%j/out\n#SBATCH --error=logs/%j/err\nhostname\n", "SL006") == 1);
 }
 
+TEST_CASE("lint near misses: Lightning in a task of SLURM counts its own devices, unless torchrun starts it", "[lint]") {
+  const LintFile config{"l.yaml", "seed_everything: 1\ntrainer: {devices: 8, num_nodes: 2, max_epochs: 1}\n"};
+  const auto found = [&config](const std::string& line) {
+    const LintReport report = lint_files({config, {"j.sbatch", kBatch + line}}, {});
+    return std::count_if(report.findings.begin(), report.findings.end(),
+                         [](const LintFinding& one) { return one.diagnostic.code == "LN001"; });
+  };
+  CHECK(found("srun python main.py fit --config l.yaml\n") == 1);
+  CHECK(found("srun bash -c 'torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$SLURM_NODEID --master_addr=$H main.py fit'\n") == 0);
+}
+
+TEST_CASE("lint near misses: beside files that are looked at, one of another tool is passed over", "[lint]") {
+  const LintFile job{"j.sh", "python t.py\n"}, program{"p.py", "import torch  # torchrun\nslots = 8\n"};
+  const LintFile neox{"n.yml", "{\"pipe-parallel-size\": 2, \"num-layers\": 4}\n"}, unknown{"u.yaml", "blocks: 4\nwidth: 8\n"};
+  const auto said = [](const std::vector<LintFile>& files) {
+    const LintReport report = lint_files(files, {});
+    REQUIRE(report.unreadable.size() == 1);
+    return report.unreadable[0];
+  };
+  CHECK(said({program}).severity == Severity::kError);
+  CHECK(said({program}).message == "the file is a Python program, which distsetup does not read");
+  for (const LintFile& file : {program, neox}) CHECK(said({job, file}).severity == Severity::kNote);
+  CHECK(said({job, unknown}).severity == Severity::kError);
+}
+
 TEST_CASE("lint near misses: of keys given twice, the one that says two things is named", "[lint]") {
   const auto message = [](const std::string& more) {
     const LintReport report = lint_files({{"a.yaml", kAxolotl + "adapter: lora\nlearning_rate: 1e-4\nadapter: lora\n" + more}}, {});

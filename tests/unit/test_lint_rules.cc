@@ -163,6 +163,12 @@ TEST_CASE("lint: a plan that its target cannot express", "[lint]") {
     INFO(text_of(report));
     CHECK(finds(report, "PLAN012") == !reshard);
   }
+  // What is said when the files are made is no fault of the plan.
+  for (const char* target : {"kubernetes", "kubernetes-pytorchjob", "kubernetes-jobset"}) {
+    Plan plan = make_test_plan(tiny_geometry(), {});
+    plan.launch.target = target;
+    CHECK_FALSE(finds(lint_files({{"plan.json", dump_json(to_json(plan))}}, {}), "PLAN012"));
+  }
 }
 
 TEST_CASE("lint: no cut-off example stops it", "[lint]") {

@@ -208,6 +208,12 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
     commented.push_back(read != nullptr ? d : nullptr);
     out.files.push_back({d->path, d->kind->name, d->kind->says});
   }
+  // Beside files that are looked at, one that is known by its name is passed over.
+  for (Diagnostic& one : out.unreadable) {
+    const auto d = std::find_if(documents.begin(), documents.end(),
+                                [&one](const foreign::DocumentPointer& other) { return other->path == one.location.file; });
+    if (!setup.documents.empty() && d != documents.end() && (*d)->kind != nullptr) one.severity = Severity::kNote;
+  }
   lint::Findings report(setup);
   for (size_t i = 0; i < setup.documents.size(); ++i) {
     const foreign::DocumentPointer& d = setup.documents[i];

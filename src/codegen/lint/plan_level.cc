@@ -199,7 +199,9 @@ void plan_file(const Document& d, Findings& report) {
   const std::string target = text(root, "launch.target");
   const Result<Plan> plan = plan_from_json(d.text, d.path);
   if (plan.ok() && !target.empty()) {
-    const Result<Artifacts> files = emit(&*plan, target);
+    EmitOptions options;
+    options.job.settings.set("container.image", "image");  // it is said when the files are made, and no plan has it
+    const Result<Artifacts> files = emit(&*plan, target, options);
     for (const Diagnostic& one : files.diagnostics) {
       if (one.severity != Severity::kError || one.code != code::kNoForm) continue;
       report.add("PLAN012", d, value_span(d, *node(root, "launch.target").value),

@@ -24,9 +24,19 @@ const Value* lightning_trainer(const Document& d) {
   return nullptr;
 }
 
+// Lightning takes its ranks from torchrun where that starts it, in a task of SLURM too (trainer/connectors/accelerator_connector.py).
+bool is_started_by_torchrun(const LintSetup& setup) {
+  return std::any_of(setup.documents.begin(), setup.documents.end(), [](const DocumentPointer& d) {
+    return std::any_of(d->parts.begin(), d->parts.end(), [](const ScriptPart& part) {
+      return std::any_of(part.lines.begin(), part.lines.end(),
+                         [](const LaunchLine& line) { return line.find(LaunchProgram::kTorchrun) != nullptr; });
+    });
+  });
+}
+
 void lightning_job(const LintSetup& setup, const Document& d, const Value& trainer, Findings& report) {
   const Document* job = setup.first(file_kind::kSbatch);
-  if (job == nullptr || job->parts.empty()) return;
+  if (job == nullptr || job->parts.empty() || is_started_by_torchrun(setup)) return;
   const ShellScript& script = job->parts[0].script;
   struct Same {
     std::string_view key, directive;

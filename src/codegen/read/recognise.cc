@@ -268,6 +268,11 @@ TextForm form_of(const FileKinds& kinds, std::string_view path, std::string_view
   if (begin == '{' || (path.ends_with(".json") && begin != '#')) return TextForm::kJson;
   if (path.ends_with(".json") || path.ends_with(".yaml") || path.ends_with(".yml")) return TextForm::kYaml;
   if (path.ends_with(".toml")) return TextForm::kToml;
+  // A program of another language is none of the shell, whatever it imports.
+  const bool is_of_others = std::any_of(kinds.all.begin(), kinds.all.end(), [path](const FileKind& one) {
+    return one.is_foreign && one.form == KindForm::kLines && has_name(one, path);
+  });
+  if (is_of_others) return TextForm::kLines;
   const auto any_script = [&kinds](auto fits) {
     return std::any_of(kinds.all.begin(), kinds.all.end(),
                        [&fits](const FileKind& one) { return one.form == KindForm::kScript && fits(one); });
