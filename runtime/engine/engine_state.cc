@@ -284,8 +284,20 @@ void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
   const double clip = clip_factor(stats.gradient_norm, plan.train.grad_clip) / std::max(1.0, stats.loss_scale);
   if (i.op != InstructionOp::kOptimizerStep) return optimizers.at(-1)->prepare(i, call, number, rate, clip);
   optimizers.at(i.unit)->step(number, rate, clip);
-  if (const double by = plan.model.router_bias_rate; by > 0)  // experts run on CPUs alone: it is the host's memory
-    move_corrections(balance_ranges(layout(), place), by, shard("gradient").data(), shard("master").data());
+  if (const double by = plan.model.router_bias_rate; by > 0) correct_routers(by);
+}
+
+// A few numbers of each layer: the host moves them.
+void Engine::State::correct_routers(double by) {
+  for (const ElementRange& range : balance_ranges(layout(), place)) {
+    const auto n = size_t(range.end - range.begin);
+    float* const master = shard("master").data() + range.begin;
+    std::vector<float> above(n), values(n);
+    device.copy_to_host(above.data(), shard("gradient").data() + range.begin, int64_t(n * sizeof(float)));
+    device.copy_to_host(values.data(), master, int64_t(n * sizeof(float)));
+    move_corrections({{0, int64_t(n)}}, by, above.data(), values.data());
+    device.copy_to_device(master, values.data(), int64_t(n * sizeof(float)));
+  }
 }
 
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {

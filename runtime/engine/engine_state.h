@@ -33,6 +33,7 @@ struct Engine::State {
   void after_step(BoundList& list, int step);
   std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
   void optimizer_step(const Instruction& i, const Call& call);
+  void correct_routers(double by);
   void decide();
   void wait(int event);
   void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }

@@ -13,12 +13,10 @@
 namespace distsetup {
 namespace {
 
-using cpu::RouterScore;
-
 float factor(const Call& c) { return float(c.attributes->multiplier); }
 
 // `of` has a column for each of a token's experts.
-cpu::Router router(const Call& c, RouterScore score, const Argument& logits, const Argument& of) {
+Router router(const Call& c, RouterScore score, const Argument& logits, const Argument& of) {
   const OpAttributes& a = *c.attributes;
   return {score, logits.dim(1), of.dim(1), a.groups, a.groups_chosen, a.normalized != 0, factor(c)};
 }
@@ -30,7 +28,7 @@ const E* optional_in(const Call& c, size_t i) {
 // logits[, bias] -> weights, choice
 template <RouterScore kScore, class E>
 void route(const Call& c) {
-  const cpu::Router r = router(c, kScore, c.reads[0], c.writes[0]);
+  const Router r = router(c, kScore, c.reads[0], c.writes[0]);
   parallel_ranges(c.reads[0].dim(0), 16 * r.num_experts * r.k, [&](int64_t begin, int64_t end) {
     cpu::route<E>(in<E>(c, 0) + begin * r.num_experts, optional_in<E>(c, 1), out<float>(c, 0) + begin * r.k,
                   out<int64_t>(c, 1) + begin * r.k, end - begin, r);
@@ -39,7 +37,7 @@ void route(const Call& c) {
 // dweights, logits, choice[, before] -> dlogits[, g:bias]
 template <RouterScore kScore, class E>
 void route_backward(const Call& c) {
-  const cpu::Router r = router(c, kScore, c.reads[1], c.reads[0]);
+  const Router r = router(c, kScore, c.reads[1], c.reads[0]);
   const E* const before = optional_in<E>(c, 3);
   parallel_ranges(c.reads[0].dim(0), 32 * r.num_experts, [&](int64_t begin, int64_t end) {
     const int64_t row = begin * r.num_experts;

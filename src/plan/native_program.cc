@@ -290,8 +290,8 @@ Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator, Dty
   });
   Diagnostics out;
   if (is_capped && on_gpu) out.push_back(refusal(g, "CUDA has no kernel for attention with a soft cap"));
-  if (has_experts && compute == Dtype::kF16) out.push_back(refusal(g, fmt::format("{} experts in fp16", g.num_experts)));
-  if (has_experts && on_gpu) out.push_back(refusal(g, fmt::format("{} experts, which it runs on CPUs alone", g.num_experts)));
+  if (has_experts && compute == Dtype::kF16 && !on_gpu)
+    out.push_back(refusal(g, fmt::format("{} experts in fp16 on CPUs", g.num_experts)));
   return out;
 }
 

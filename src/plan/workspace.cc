@@ -21,6 +21,9 @@ namespace {
 
 constexpr int64_t kCublasWorkspaceBytes = 32 * (int64_t{1} << 20);
 constexpr int64_t kMostSms = 192;
+// Of a product of all experts by CUTLASS's grouped kernel: four tensor maps of 128 bytes for each multiprocessor, and for each of up to
+// 512 experts its sizes, pointers and strides, 60 bytes, and where its rows end (aten/src/ATen/native/cuda/GroupMM.cu).
+constexpr int64_t kGroupedBytes = 256 * 1024;
 
 struct FlashBlocks {
   int64_t queries = 0, keys = 0;
@@ -141,6 +144,7 @@ int64_t cuda_attention(const Symbols& s, bool bf16, std::string_view kernel, boo
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return cpu_workspace(step, schedule);
   const bool attention = step.kernel.starts_with("attention"), bf16 = schedule.compute != Dtype::kF32;
+  if (step.kernel.starts_with("grouped_linear")) return kCublasWorkspaceBytes + kGroupedBytes;
   return kCublasWorkspaceBytes + (attention ? cuda_attention(schedule.symbols, bf16, step.kernel, schedule.deterministic) : 0);
 }
 

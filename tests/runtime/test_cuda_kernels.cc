@@ -12,7 +12,7 @@
 #include "model/rope.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/values.h"
-#include "support/cuda_emulation.h"
+#include "runtime/emulated.h"
 #include "weights/nf4.h"
 
 #include "runtime/kernels/cuda/kernels.cu"
@@ -27,33 +27,6 @@ namespace distsetup {
 namespace {
 
 using cpu::Store;
-
-template <class E>
-constexpr double kClose = kIsBf16<E>    ? 8e-3
-                          : kIs16Bit<E> ? 1.1e-3
-                                        : 3e-6;  // one unit in the last of 8 bits, and of 11
-template <class E>
-constexpr cuda::Element kElement = kIsBf16<E>    ? cuda::Element::kBf16
-                                   : kIs16Bit<E> ? cuda::Element::kF16
-                                                 : cuda::Element::kF32;
-
-// Runs `f` with the threads in both orders; `f` returns everything that was computed, as bytes.
-template <class F>
-void same_in_both_orders(const F& f) {
-  cuda_emulation::reversed = false;
-  const std::vector<char> forwards = f();
-  cuda_emulation::reversed = true;
-  const std::vector<char> backwards = f();
-  cuda_emulation::reversed = false;
-  CHECK(forwards == backwards);
-}
-template <class... V>
-std::vector<char> bytes_of(const std::vector<V>&... values) {
-  std::vector<char> all;
-  (all.insert(all.end(), reinterpret_cast<const char*>(values.data()), reinterpret_cast<const char*>(values.data() + values.size())),
-   ...);
-  return all;
-}
 
 TEMPLATE_TEST_CASE("cuda: matrices out of nf4 have the CPU's bits", "[cuda_kernels]", float, Bf16, F16) {
   const int64_t numel = GENERATE(1, 7, 64, 130, 8 * 1000, 257 * 129, 64 * 700);

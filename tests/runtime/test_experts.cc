@@ -196,7 +196,7 @@ TEST_CASE("experts are chosen by the largest scores, of equal ones the first, fr
   const std::vector<float> logits = {1, 3, 3, 2, 0, -1, 5, 4};
   std::vector<float> weights(3);
   std::vector<int64_t> choice(3);
-  cpu::Router r;
+  Router r;
   r.num_experts = 8, r.k = 3;
   cpu::route<float>(logits.data(), nullptr, weights.data(), choice.data(), 1, r);
   CHECK(choice == std::vector<int64_t>{6, 7, 1});
@@ -211,7 +211,7 @@ TEST_CASE("experts are chosen by the largest scores, of equal ones the first, fr
   cpu::route<float>(logits.data(), nullptr, weights.data(), choice.data(), 1, r);
   CHECK(choice == std::vector<int64_t>{6, 7, 1});
   // By the sum of both scores, with a bias that takes part in the choice and not in the weights.
-  r.score = cpu::RouterScore::kSigmoid, r.normalized = false, r.scaling = 1, r.groups_chosen = 1;
+  r.score = RouterScore::kSigmoid, r.normalized = false, r.scaling = 1, r.groups_chosen = 1;
   const std::vector<float> bias = {0, 0, 0, 0, 9, 0, 0, 0};
   r.k = 2;
   cpu::route<float>(logits.data(), bias.data(), weights.data(), choice.data(), 1, r);
@@ -222,9 +222,9 @@ TEST_CASE("experts are chosen by the largest scores, of equal ones the first, fr
 
 TEST_CASE("a router's gradient is that of its weights", "[experts]") {
   const std::vector<float> logits = {0.3f, -1.2f, 0.8f, 0.1f, 0.5f}, dweights = {0.7f, -0.4f};
-  for (const cpu::RouterScore score : {cpu::RouterScore::kSoftmax, cpu::RouterScore::kSigmoid}) {
+  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     for (const bool normalized : {false, true}) {
-      cpu::Router r;
+      Router r;
       r.score = score, r.num_experts = 5, r.k = 2, r.normalized = normalized, r.scaling = 1.7f;
       std::vector<float> weights(2), gradient(5);
       std::vector<int64_t> choice(2), moved_choice(2);

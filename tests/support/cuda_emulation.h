@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #define DISTSETUP_CUDA_EMULATED
@@ -151,6 +152,8 @@ V __shfl_xor_sync(unsigned, V value, int mask) {
 }
 
 inline unsigned __ballot_sync(unsigned, bool value) { return cuda_emulation::Block::running()->ballot(value); }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
+inline int atomicAdd(int* p, int n) { return std::exchange(*p, *p + n); }  // threads take turns
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 
 template <class Stream>

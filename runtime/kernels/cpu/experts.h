@@ -3,22 +3,9 @@
 #pragma once
 #include <cstdint>
 
-#include "runtime/kernels/activation.h"
+#include "runtime/kernels/router.h"
 
 namespace distsetup::cpu {
-
-// How logits become weights. kSoftmax: over all experts; kSigmoid: each by itself, and a bias takes part in the choice alone (DeepSeek
-// V3, arXiv 2412.19437).
-enum class RouterScore { kSoftmax, kSigmoid };
-
-struct Router {
-  RouterScore score = RouterScore::kSoftmax;
-  int64_t num_experts = 0, k = 0;
-  // Experts in so many groups, of which a token has the best: by the largest score in it (kSoftmax), or the sum of the two largest.
-  int64_t groups = 1, groups_chosen = 1;
-  bool normalized = false;  // weights are divided by their sum
-  float scaling = 1;        // and multiplied by this
-};
 
 // The k experts with the largest scores, the largest first; of equal ones the one with the lower number. bias may be null.
 template <class E>

@@ -11,6 +11,7 @@
 #include "runtime/kernels/heads.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/preference.h"
+#include "runtime/kernels/router.h"
 #include "runtime/kernels/updates.h"
 #include "runtime/kernels/vocabulary.h"
 
@@ -22,7 +23,8 @@ using StreamHandle = CUstream_st*;  // cudaStream_t
 
 enum class Element { kF32, kBf16, kF16 };
 
-inline constexpr int64_t kMaxHeadSize = 256;  // of qk_norm
+inline constexpr int64_t kMaxHeadSize = 256;                     // of qk_norm
+inline constexpr int kMostExperts = 512, kMostChosen = 64;  // of a router, and for a token
 
 // All throw std::runtime_error with the kernel's name when the launch fails.
 void rms_norm(Element element, const void* x_TH, const void* w_H, void* h_TH, float* r_T, int64_t T, int64_t H, float epsilon,
@@ -86,6 +88,38 @@ void logits_gradient(Element element, const void* z_TV, const int64_t* target_T,
                      LogitShape shape, StreamHandle stream);
 // kernels_nf4.cu: the matrix of a record. The record begins at a multiple of 64 bytes.
 void dequantize_nf4(Element element, const uint8_t* record, const Nf4Record& of, void* to, StreamHandle stream);
+// kernels_experts.cu; N = T · k rows of experts. before, addend and bias may be null.
+void route(Element element, const void* logits_TE, const void* bias_E, float* weights_Tk, int64_t* choice_Tk, int64_t T,
+           const Router& router, StreamHandle stream);
+void route_backward(Element element, const float* dweights_Tk, const void* logits_TE, const int64_t* choice_Tk, const void* before_TE,
+                    void* dlogits_TE, int64_t T, const Router& router, StreamHandle stream);
+void count_above_share(Element element, const int64_t* choice_N, void* above_E, int64_t N, int64_t num_experts, bool accumulate,
+                       StreamHandle stream);
+void sort_experts(const int64_t* choice_N, int64_t* order_N, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts,
+                  StreamHandle stream);
+void permute(Element element, const void* x_TH, const int64_t* order_N, void* y_NH, int64_t N, int64_t H, int64_t k,
+             StreamHandle stream);
+void unpermute(Element element, const void* rows_NH, const int64_t* place_N, const void* addend_TH, void* y_TH, int64_t T, int64_t H,
+               int64_t k, StreamHandle stream);
+// Rows of gated_activation times the weight of their choice, and back: dgu may be gu.
+void gated_weighted(Element element, Activation f, const void* gu_N2F, const float* weights_Tk, const int64_t* order_N, void* m_NF,
+                    int64_t N, int64_t F, StreamHandle stream);
+void gated_weighted_backward(Element element, Activation f, const void* dm_NF, const void* gu_N2F, const float* weights_Tk,
+                             const int64_t* order_N, void* dgu_N2F, float* dweights_Tk, int64_t N, int64_t F, StreamHandle stream);
+// Rows of m times sigmoid(s); y may be m, dm may be d.
+void sigmoid_rows(Element element, const void* m_TF, const void* s_T, void* y_TF, int64_t T, int64_t F, StreamHandle stream);
+void sigmoid_rows_backward(Element element, const void* d_TF, const void* m_TF, const void* s_T, void* dm_TF, void* ds_T, int64_t T,
+                           int64_t F, StreamHandle stream);
+// scale, of the loss-balancing factor: device memory. balance_loss adds to loss.
+void count_routes(Element element, const void* logits_TE, const int64_t* choice_Tk, double* sums_2E, int64_t T, int64_t num_experts,
+                  int64_t k, StreamHandle stream);
+void balance_loss(const double* sums_2E, const double* scale, double* loss, int64_t num_experts, int64_t k, double factor,
+                  StreamHandle stream);
+void balance_backward(Element element, const void* logits_TE, const double* sums_2E, const double* scale, const void* before_TE,
+                      void* dlogits_TE, int64_t T, int64_t num_experts, int64_t k, double factor, StreamHandle stream);
+// ends[e] = starts[e + 1]; and zeros for the `numel` elements of g of each expert that has no rows.
+void row_ends(const int64_t* starts, int32_t* ends_E, int64_t num_experts, StreamHandle stream);
+void clear_idle(Element element, const int64_t* starts, void* g, int64_t numel, int64_t num_experts, StreamHandle stream);
 // kernels.cu again
 // To one of the 16-bit types.
 void cast(Element to_element, const float* from, void* to, int64_t n, StreamHandle stream);

@@ -1,5 +1,5 @@
 // Kernels of families beyond Llama's: layer norm, norms over all heads, GELU and its kin, learned positions. See kernels.h.
-#include "runtime/kernels/cuda/common.cuh"
+#include "runtime/kernels/cuda/activation.cuh"
 
 namespace distsetup::cuda {
 namespace {
@@ -101,26 +101,6 @@ __global__ void position_backward_kernel(const E* dy, E* gw, int64_t T, Position
   store(gw + i, sum);
 }
 
-struct ActivationPoint {
-  float value, slope;
-};
-__device__ inline ActivationPoint activation_at(Activation f, float x) {
-  switch (f) {
-    case Activation::kGelu: {
-      const float cdf = 0.5f * (1.0f + erff(x * 0.7071067811865475f));
-      return {x * cdf, cdf + x * 0.3989422804014327f * expf(-0.5f * x * x)};
-    }
-    case Activation::kGeluTanh: {
-      const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x), s = 1.0f / (1.0f + expf(-2.0f * u));
-      return {x * s, s + x * 2.0f * s * (1.0f - s) * 0.7978845608028654f * (1.0f + 3.0f * 0.044715f * x * x)};
-    }
-    case Activation::kRelu: return {x > 0 ? x : 0.0f, x > 0 ? 1.0f : 0.0f};
-    case Activation::kRelu2: return {x > 0 ? x * x : 0.0f, x > 0 ? 2 * x : 0.0f};
-    case Activation::kSilu: break;
-  }
-  const float s = 1.0f / (1.0f + expf(-x));
-  return {x * s, s * (1.0f + x * (1.0f - s))};
-}
 template <class E>
 __global__ void activation_kernel(Activation f, const E* x, E* y, int64_t n) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -140,11 +120,8 @@ __global__ void gated_kernel(Activation f, const E* gu, E* m, int64_t F) {
 template <class E, int N>
 __global__ void gated_backward_kernel(Activation f, const E* dm, const E* gu, E* dgu, int64_t F) {
   const int64_t t = blockIdx.x;
-  gate_row_backward<N>(dm + t * F, gu + t * 2 * F, dgu + t * 2 * F, F, [f](float& d, float& g, float u) {
-    const ActivationPoint p = activation_at(f, g);
-    g = d * u * p.slope;
-    d = d * p.value;
-  });
+  gate_row_backward<N>(dm + t * F, gu + t * 2 * F, dgu + t * 2 * F, F,
+                       [f](float& d, float& g, float u) { gate_gradients(f, d, g, u); });
 }
 
 }  // namespace

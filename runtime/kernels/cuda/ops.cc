@@ -20,6 +20,7 @@
 #include "runtime/engine/aten_views.h"
 #include "runtime/engine/row_copies.h"
 #include "runtime/kernels/cuda/attention.h"
+#include "runtime/kernels/cuda/experts.h"
 #include "runtime/kernels/cuda/own_ops.h"
 
 namespace distsetup::cuda {
@@ -74,7 +75,7 @@ std::string refusal(const std::string& kernel, const Call& call) {
   if (kernel.starts_with("attention")) return attention_refusal(kernel, call);
   if (kernel.starts_with("qk_norm") && x.d > kMaxHeadSize)
     return fmt::format("qk-norm on CUDA takes head sizes up to {}, this model's is {}", kMaxHeadSize, x.d);
-  return "";
+  return experts_refusal(kernel, call);
 }
 
 void copy_on(StreamHandle stream, void* to, const void* from, int64_t bytes) {
@@ -104,10 +105,13 @@ class CudaKernels : public Kernels {
       call.function = copy_rows;
       return "";
     }
-    if (const auto own = own_kernels().find(kernel); own != own_kernels().end()) {
+    for (const std::map<std::string, OpFunction>* table : {&own_kernels(), &expert_kernels()}) {
+      const auto own = table->find(kernel);
+      if (own == table->end()) continue;
       call.function = own->second;
       return "";
     }
+    if (bind_grouped_op(kernel, call)) return "";
     const std::map<std::string, LibtorchKernel>& table = kernel.starts_with("attention") ? attention_kernels() : libtorch_kernels();
     const auto found = table.find(kernel);
     if (found == table.end()) return "the CUDA plugin has no such kernel";
