@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "plan/layout.h"
-#include "runtime/comm/nccl_api.h"
+#include "runtime/comm/nccl_channels.h"
+#include "runtime/comm/nccl_messages.h"
 
 namespace distsetup {
 namespace {
@@ -37,9 +37,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-enum class Purpose { kGathers, kReductions, kReplicas, kScalars };
-constexpr const char* kPurposes[] = {"gathers", "reductions", "replicas", "scalars"};
 
 struct NcclChannel {         // one NCCL communicator and what is under way on it
   std::string name;          // "gathers of ranks 0, 1"
@@ -63,18 +60,7 @@ class NcclCommunicator : public Communicator {
         control_(std::move(control)),
         options_(options),
         api_(nccl::load(options.library)) {
-    for (const Group group : {Group::kTp, Group::kCp}) {  // programs wait for theirs
-      add(Purpose::kGathers, group, Stream::kCompute);
-      add(Purpose::kReductions, group, Stream::kCompute);
-    }
-    for (const Group group : {shard_group(mesh, options.sharding), shared_group(mesh, options.sharding)}) {
-      add(Purpose::kGathers, group, Stream::kGather);
-      add(Purpose::kReductions, group, Stream::kReduce);
-    }
-    add(Purpose::kReplicas, replica_group(mesh, options.sharding), Stream::kReduce);
-    add(Purpose::kReplicas, Group::kTied, Stream::kReduce);
-    add(Purpose::kScalars, loss_group(mesh), Stream::kCompute);
-    add(Purpose::kScalars, state_group(mesh, options.sharding), Stream::kCompute);
+    for (const ChannelUse& use : channel_uses(mesh, options.sharding)) add(use.purpose, use.group, use.stream);
     if (mesh.pp > 1) add_stages(mesh.pp);
     connect();
     watchdog_ = std::thread([this] { watch(); });
@@ -118,11 +104,18 @@ class NcclCommunicator : public Communicator {
   std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override {
     return issue("Shift", Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       const int n = int(c.members.size());
-      nccl::Status result = api_.group_start();
-      if (result == nccl::kSuccess) result = api_.send(from, size_t(num_bytes), nccl::kUint8, (c.index + 1) % n, c.comm, stream);
-      if (result == nccl::kSuccess) result = api_.receive(to, size_t(num_bytes), nccl::kUint8, (c.index + n - 1) % n, c.comm, stream);
-      const nccl::Status end = api_.group_end();
-      return result == nccl::kSuccess ? end : result;
+      return nccl::together(api_, {nccl::send_to((c.index + 1) % n, from, num_bytes), nccl::receive_from((c.index + n - 1) % n, to, num_bytes)}, c.comm, stream);
+    });
+  }
+  // Pieces between two members meet in the order of their rounds, which both lists have.
+  std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
+                                        int) override {
+    return issue("AllToAll", Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
+      std::vector<nccl::Message> messages;
+      for (const RowPiece& p : sent) messages.push_back(nccl::send_to(p.member, p.data, p.num_bytes));
+      for (const RowPiece& p : received) messages.push_back(nccl::receive_from(p.member, p.data, p.num_bytes));
+      std::erase_if(messages, [](const nccl::Message& m) { return m.num_bytes == 0; });
+      return nccl::together(api_, messages, c.comm, stream);
     });
   }
 
@@ -175,18 +168,13 @@ class NcclCommunicator : public Communicator {
   template <class Place>
   std::unique_ptr<Work> with_each(const char* op, Group group, const void* from, void* to, int64_t chunk_bytes, const Place& place) {
     return issue(op, Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
-      const int n = int(c.members.size());
-      nccl::Status result = api_.group_start();
-      for (int k = 1; k < n && result == nccl::kSuccess; ++k) {
-        const int peer = (c.index + k) % n;
-        result =
-            api_.send(static_cast<const char*>(from) + peer * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm, stream);
-        if (result != nccl::kSuccess) break;
-        result = api_.receive(static_cast<char*>(to) + place(k, peer) * chunk_bytes, size_t(chunk_bytes), nccl::kUint8, peer, c.comm,
-                              stream);
+      std::vector<nccl::Message> messages;
+      for (int k = 1; k < int(c.members.size()); ++k) {
+        const int peer = (c.index + k) % int(c.members.size());
+        messages.push_back(nccl::send_to(peer, static_cast<const char*>(from) + peer * chunk_bytes, chunk_bytes));
+        messages.push_back(nccl::receive_from(peer, static_cast<char*>(to) + place(k, peer) * chunk_bytes, chunk_bytes));
       }
-      const nccl::Status end = api_.group_end();
-      return result == nccl::kSuccess ? end : result;
+      return nccl::together(api_, messages, c.comm, stream);
     });
   }
   struct FailureText {

@@ -56,8 +56,8 @@ void Engine::initialize_parameters() {
 }
 
 void Engine::initialize_trained() {
-  initialize_shard(layout(), place(), uint64_t(state_->plan.train.seed), master());
-  for (const StateValues& s : optimizer_states()) std::fill(s.values.begin(), s.values.end(), 0.0f);
+  initialize_shard(layout(), place(), uint64_t(state_->plan.train.seed), state_->host_shards->unread("master"));
+  state_->host_shards->clear_states();
   set_steps_done(0);
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/engine/host_shards.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/optim/block_codes.h"
@@ -21,13 +22,25 @@ HostShards::HostShards(const RankMemory& memory, Device& device, const StateSize
 
 std::span<float> HostShards::of(const std::string& name, int64_t numel) {
   if (device_.host_memory() || memory_.is_on_host(name)) return {static_cast<float*>(memory_.run(name)), static_cast<size_t>(numel)};
+  Mirror& mirror = mirror_of(name, numel);
+  if (!mirror.valid) device_.copy_to_host(mirror.values.get(), memory_.run(name), numel * 4);
+  mirror.valid = true;
+  return mirror.span();
+}
+
+std::span<float> HostShards::unread(const std::string& name) {
+  if (device_.host_memory() || memory_.is_on_host(name)) return of(name);
+  Mirror& mirror = mirror_of(name, numel_);
+  mirror.valid = true;
+  return mirror.span();
+}
+
+// Not filled: the first touch of a page takes time, and whoever writes the values has several threads.
+HostShards::Mirror& HostShards::mirror_of(const std::string& name, int64_t numel) {
   Mirror& mirror = mirrors_[name];
-  if (!mirror.valid) {
-    mirror.values.resize(static_cast<size_t>(numel));
-    device_.copy_to_host(mirror.values.data(), memory_.run(name), numel * 4);
-    mirror.valid = true;
-  }
-  return mirror.values;
+  if (mirror.numel == numel) return mirror;
+  mirror = {std::make_unique_for_overwrite<float[]>(static_cast<size_t>(numel)), numel, false};
+  return mirror;
 }
 
 void HostShards::download(void* to, const std::string& name, int64_t num_bytes) {
@@ -47,22 +60,35 @@ void HostShards::upload(const std::string& name, const void* from, int64_t num_b
 std::span<float> HostShards::of_state(const OptimizerState& state) {
   const std::string name(state.name);
   if (state.dtype == Dtype::kF32) return of(name, sizes_.of(state.scope));
-  Mirror& mirror = mirrors_[name];
+  Mirror& mirror = mirror_of(name, numel_);
   if (!mirror.valid) {
     HostCodes host(numel_);
     download(host.codes.data(), name, numel_);
     download(host.scales.data(), scale_buffer(state), host.scale_bytes());
-    mirror.values.resize(static_cast<size_t>(numel_));
-    dequantize_blocks(host.codes.data(), host.scales.data(), numel_, state.is_signed, mirror.values.data());
+    dequantize_blocks(host.codes.data(), host.scales.data(), numel_, state.is_signed, mirror.values.get());
     mirror.valid = true;
   }
-  return mirror.values;
+  return mirror.span();
 }
 
 std::vector<StateValues> HostShards::optimizer_states() {
   std::vector<StateValues> out;
   for (const OptimizerState& state : states_) out.push_back({state.name, of_state(state), state.scope});
   return out;
+}
+
+void HostShards::clear_states() {
+  for (const OptimizerState& state : states_) {
+    const std::string name(state.name);
+    const bool is_codes = state.dtype != Dtype::kF32;
+    if (is_codes || device_.host_memory() || memory_.is_on_host(name)) {
+      const std::span<float> values = of_state(state);
+      std::fill(values.begin(), values.end(), 0.0f);
+    } else {
+      device_.fill(memory_.run(name), 0, sizes_.of(state.scope) * 4);
+      mirrors_.erase(name);
+    }
+  }
 }
 
 std::span<float> HostShards::checkpoint_copy(bool is_async) {
@@ -78,7 +104,7 @@ std::span<float> HostShards::checkpoint_copy(bool is_async) {
 
 void HostShards::upload_codes(const OptimizerState& state, const Mirror& mirror) {
   HostCodes host(numel_);
-  requantize_blocks(mirror.values.data(), numel_, state.is_signed, host.codes.data(), host.scales.data());
+  requantize_blocks(mirror.values.get(), numel_, state.is_signed, host.codes.data(), host.scales.data());
   upload(std::string(state.name), host.codes.data(), numel_);
   upload(scale_buffer(state), host.scales.data(), host.scale_bytes());
 }
@@ -92,14 +118,14 @@ void HostShards::upload() {
     if (in_8_bits != nullptr)
       upload_codes(*in_8_bits, mirror);
     else
-      upload(name, mirror.values.data(), static_cast<int64_t>(mirror.values.size()) * 4);
+      upload(name, mirror.values.get(), mirror.numel * 4);
   }
 }
 
 void HostShards::forget() {
   for (auto& [name, mirror] : mirrors_) {
     mirror.valid = false;
-    if (device_.host_memory()) mirror.values = {};  // they would take from what the plan calls free
+    if (device_.host_memory()) mirror = {};  // they would take from what the plan calls free
   }
 }
 

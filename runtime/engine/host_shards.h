@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ class HostShards {
  public:
   HostShards(const RankMemory& memory, Device& device, const StateSizes& sizes, const TrainPlan& train);
   std::span<float> of(const std::string& name) { return of(name, numel_); }  // master or gradient; valid until forget()
-  std::vector<StateValues> optimizer_states();                               // as of()
+  std::span<float> unread(const std::string& name);  // as of(), to be written whole: nothing is copied from the device
+  std::vector<StateValues> optimizer_states();       // as of()
+  void clear_states();                               // zeros, where the states are
   // Room for a copy of master and states: the run buffer of that name (schedule.h), or where there is none memory of the host. Empty
   // unless the run saves beside training.
   std::span<float> checkpoint_copy(bool is_async);
@@ -26,10 +29,13 @@ class HostShards {
 
  private:
   struct Mirror {
-    std::vector<float> values;
+    std::unique_ptr<float[]> values;
+    int64_t numel = 0;
     bool valid = false;
+    std::span<float> span() const { return {values.get(), static_cast<size_t>(numel)}; }
   };
   std::span<float> of(const std::string& name, int64_t numel);
+  Mirror& mirror_of(const std::string& name, int64_t numel);  // with room, of any age
   std::span<float> of_state(const OptimizerState& state);
   void download(void* to, const std::string& name, int64_t num_bytes);
   void upload(const std::string& name, const void* from, int64_t num_bytes);

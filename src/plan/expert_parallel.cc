@@ -168,9 +168,6 @@ Diagnostics check_expert_parallel(const Plan& p) {
   };
   const int ranks = m.dp_shard * m.cp;
   const bool shards_nothing = p.strategy.sharding == Sharding::kDdp;
-  refuse(p.hardware.accelerator != Accelerator::kCpu, code::kUnsupportedFeature,
-         fmt::format("on GPUs the native trainer does not share experts among ranks yet, the mesh has ep {}", m.ep),
-         "--ep 1, or a trainer that does: --trainer fsdp2");
   refuse(
       m.pp > 1, code::kUnsupportedFeature,
       fmt::format("the native trainer has no pipelines whose experts are shared by ranks, the mesh has pp {} and ep {}", m.pp, m.ep),

@@ -27,6 +27,10 @@ CASES = {
     "1b_2k": {"model": "llama3.2_1b", "length": 2048, "batch": 8, "recompute": "selective"},
     "8b_slice": {"model": "{family: llama, num_layers: 2, hidden: 4096, num_heads: 32, num_kv_heads: 8, feed_forward: 14336, "
                           "vocabulary: 128256, rope_base: 500000}", "length": 8192, "batch": 1, "recompute": "none"},
+    # Two layers of Qwen3 30B-A3B, with a smaller vocabulary.
+    "experts": {"model": "{family: qwen3_moe, num_layers: 2, hidden: 2048, num_heads: 32, num_kv_heads: 4, head_size: 128, feed_forward: 6144, "
+                         "vocabulary: 32000, rope_base: 1000000, qk_norm: true, num_experts: 128, experts_per_token: 8, "
+                         "expert_feed_forward: 768, router_normalized: true}", "length": 4096, "batch": 2, "recompute": "none"},
     "small": {"model": "{family: llama, num_layers: 8, hidden: 512, num_heads: 8, num_kv_heads: 8, feed_forward: 1408, vocabulary: 1024}",
               "length": 512, "batch": 16, "recompute": "none"},
 }
@@ -155,7 +159,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16)
-    parser.add_argument("--cases", default="1b,1b_same_bits,1b_2k,8b_slice,small")
+    parser.add_argument("--cases", default="1b,1b_same_bits,1b_2k,8b_slice,experts,small")
     parser.add_argument("--profile", default="")
     arguments = parser.parse_args()
     print("| run | ours, ms | predicted | PyTorch, ms | ours is faster by | ours, GiB allocated | predicted | PyTorch | ours, GiB on the device | predicted | PyTorch | last losses |")

@@ -253,7 +253,7 @@ class AdversarialCommunicator : public Communicator {
   int index(Group group) const override { return groups_.index(group); }
 
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override {
-    return issue("gathers", Stream::kGather, group, {0, buffer, nullptr},
+    return issue("gathers", stream_of(group, Stream::kGather), group, {0, buffer, nullptr},
                  [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {
                    for (const auto& from : all) {
                      for (const auto& to : all) {
@@ -265,7 +265,7 @@ class AdversarialCommunicator : public Communicator {
                  });
   }
   std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override {
-    return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(from), to},
+    return issue("reductions", stream_of(group, Stream::kReduce), group, {0, const_cast<void*>(from), to},
                  [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {
                    for (const auto& to : all) {
                      for (const auto& from : all)
@@ -275,15 +275,25 @@ class AdversarialCommunicator : public Communicator {
                    }
                  });
   }
+  std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
+                                        int) override {
+    pieces_.push_back({{sent.begin(), sent.end()}, {received.begin(), received.end()}});
+    return issue("reductions", stream_of(group, Stream::kReduce), group, {0, &pieces_.back(), nullptr},
+                 [](const std::vector<MeetingPlace::Arrival>& all) {
+                   for (const auto& to : all)
+                     for (const RowPiece& piece : static_cast<Pieces*>(to.data)->received)
+                       take(piece, *static_cast<Pieces*>(all[size_t(piece.member)].data), to.index);
+                 });
+  }
   std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override {
-    return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(from), to},
+    return issue("reductions", stream_of(group, Stream::kReduce), group, {0, const_cast<void*>(from), to},
                  [num_bytes](const std::vector<MeetingPlace::Arrival>& all) {
                    for (size_t i = 0; i < all.size(); ++i)
                      std::memcpy(all[(i + 1) % all.size()].received, all[i].data, size_t(num_bytes));
                  });
   }
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override {
-    return issue("reductions", Stream::kReduce, group, {0, const_cast<void*>(full), received},
+    return issue("reductions", stream_of(group, Stream::kReduce), group, {0, const_cast<void*>(full), received},
                  [chunk_bytes](const std::vector<MeetingPlace::Arrival>& all) {
                    const int n = int(all.size());
                    for (const auto& to : all) {
@@ -318,6 +328,21 @@ class AdversarialCommunicator : public Communicator {
   struct Issued : Work {
     void wait() override {}
   };
+  struct Pieces {
+    std::vector<RowPiece> sent, received;
+  };
+  static void take(const RowPiece& piece, const Pieces& of_sender, int receiver) {
+    for (const RowPiece& sent : of_sender.sent) {
+      if (sent.member != receiver || sent.round != piece.round) continue;
+      if (sent.num_bytes != piece.num_bytes) throw std::logic_error("a piece of another size is expected");
+      return void(std::memcpy(piece.data, sent.data, size_t(piece.num_bytes)));
+    }
+    throw std::logic_error("a piece that nobody sends");
+  }
+  // Programs wait for what they exchange, on the stream they compute on.
+  static Stream stream_of(Group group, Stream usual) {
+    return group == Group::kTp || group == Group::kCp || group == Group::kEp ? Stream::kCompute : usual;
+  }
 
   template <class E>
   static MeetingPlace::Move sum(int64_t count) {
@@ -361,6 +386,7 @@ class AdversarialCommunicator : public Communicator {
   LateStreams& streams_;
   Communicator& control_;
   std::map<std::string, int64_t> tickets_;
+  std::deque<Pieces> pieces_;  // a stream reads them later
 };
 
 }  // namespace distsetup

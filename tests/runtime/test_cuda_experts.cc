@@ -140,12 +140,27 @@ void check_weighted(int64_t F) {
   same_in_both_orders([&] {
     std::vector<E> m2(m.size()), dgu2 = gu;  // over its input
     std::vector<float> dweights2(dweights.size());
-    cuda::gated_weighted(kElement<E>, kF, gu.data(), weights.data(), order.data(), m2.data(), N, F, nullptr);
-    cuda::gated_weighted_backward(kElement<E>, kF, dm.data(), dgu2.data(), weights.data(), order.data(), dgu2.data(), dweights2.data(),
-                                  N, F, nullptr);
+    cuda::gated_weighted(kElement<E>, kF, gu.data(), weights.data(), {order.data()}, m2.data(), N, F, nullptr);
+    cuda::gated_weighted_backward(kElement<E>, kF, dm.data(), dgu2.data(), weights.data(), {order.data()}, dgu2.data(),
+                                  dweights2.data(), N, F, nullptr);
     CHECK(difference(m2, m) < kClose<E>);
     CHECK(difference(dgu2, dgu) < kClose<E>);
     CHECK(difference(dweights2, dweights) < 1e-2 * kClose<float> + kClose<E>);
+    // The same rows, with weights in their order, and a last one that is none.
+    const std::vector<int64_t> num_rows = {N - 1};
+    std::vector<float> sorted(weights.size()), back(weights.size()), dsorted(weights.size(), 7.0f);
+    cuda::sort_weights(weights.data(), order.data(), sorted.data(), N, nullptr);
+    cuda::unsort_weights(sorted.data(), order.data(), back.data(), N, nullptr);
+    CHECK(back == weights);
+    std::vector<E> m3(m.size(), E{}), dgu3 = gu, m4 = m2, dgu4 = dgu2;
+    cuda::gated_weighted(kElement<E>, kF, gu.data(), sorted.data(), {nullptr, num_rows.data()}, m3.data(), N, F, nullptr);
+    cuda::gated_weighted_backward(kElement<E>, kF, dm.data(), dgu3.data(), sorted.data(), {nullptr, num_rows.data()}, dgu3.data(),
+                                  dsorted.data(), N, F, nullptr);
+    std::fill(m4.end() - F, m4.end(), E{});
+    std::copy(gu.end() - 2 * F, gu.end(), dgu4.end() - 2 * F);
+    CHECK(bytes_of(m3, dgu3) == bytes_of(m4, dgu4));
+    for (int64_t i = 0; i < N; ++i)
+      CHECK(dsorted[size_t(i)] == (i < N - 1 ? dweights2[size_t(order[size_t(i)])] : 7.0f));
     return bytes_of(m2, dgu2, dweights2);
   });
 }
@@ -154,6 +169,16 @@ TEMPLATE_TEST_CASE("cuda: activations of experts' rows times their weights", "[c
   check_weighted<Activation::kSilu, TestType>(F);
   check_weighted<Activation::kGelu, TestType>(F);
   check_weighted<Activation::kGeluTanh, TestType>(F);
+}
+
+TEST_CASE("cuda: where rows of a rank's experts begin, among those that come from all", "[cuda_kernels][experts]") {
+  // Two ranks, four experts: rows 3 1 0 2 of the first, 0 2 5 1 of the second.
+  const std::vector<int64_t> all = {0, 3, 4, 4, 6, 0, 0, 2, 7, 8};
+  std::vector<int64_t> first(3), second(3);
+  cuda::own_starts(all.data(), first.data(), 2, 4, 0, 2, nullptr);
+  cuda::own_starts(all.data(), second.data(), 2, 4, 2, 2, nullptr);
+  CHECK(first == std::vector<int64_t>{0, 3, 6});
+  CHECK(second == std::vector<int64_t>{0, 5, 8});
 }
 
 TEMPLATE_TEST_CASE("cuda: rows times a sigmoid of their own", "[cuda_kernels][experts]", float, Bf16) {

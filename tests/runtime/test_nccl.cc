@@ -13,6 +13,7 @@
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_api.h"
 #include "runtime/comm/tracing.h"
+#include "runtime/expert_cases.h"
 #include "runtime/stream_device.h"
 #include "runtime/tiny.h"
 #include "support/fake_nccl/fake_nccl.h"
@@ -275,7 +276,9 @@ TEST_CASE("nccl: a rank that never connects is given up after the time limit", "
 
 RunResult train_nccl(const Plan& plan, int64_t steps, EngineOptions options = {}) {
   RunResult result;
-  run_nccl_ranks(plan.mesh, fake_options(), [&](Communicator& communicator, StreamDevice& device) {
+  NcclOptions with_fake = nccl_options(plan);
+  with_fake.library = DISTSETUP_FAKE_NCCL;
+  run_nccl_ranks(plan.mesh, with_fake, [&](Communicator& communicator, StreamDevice& device) {
     train_rank(plan, steps, options, communicator, device, result, [](const StepStats& stats) {
       // Every instruction was timed on its stream, which takes one second in the test's device.
       int64_t count = 0;
@@ -339,6 +342,30 @@ TEST_CASE("training over NCCL and a device with streams equals training over Glo
   CHECK(difference(nccl.losses, gloo.losses) < 1e-12);
   CHECK(difference(nccl.parameters, gloo.parameters) < 1e-6);
   CHECK(train_nccl(plan, 4, {.poison = true}) == nccl);
+}
+
+TEST_CASE("experts shared by ranks train over NCCL and a device with streams as over Gloo", "[nccl][experts]") {
+  const Fake fake;
+  struct Case {
+    const char* name;
+    Sharding sharding;
+    int replicate, shard, ep;
+  };
+  const auto s = GENERATE(Case{"ddp", Sharding::kDdp, 1, 2, 2}, Case{"zero2", Sharding::kZero2, 1, 4, 2},
+                          Case{"zero3", Sharding::kZero3, 1, 2, 2}, Case{"hybrid", Sharding::kZero3, 2, 2, 2});
+  TinyOptions o;
+  o.geometry = expert_geometry(GENERATE(as<std::string>(), "qwen2", "glm4"));
+  o.sharding = s.sharding;
+  o.replicate = s.replicate, o.shard = s.shard, o.ep = s.ep;
+  o.precision = GENERATE(Dtype::kF32, Dtype::kBf16);
+  o.accumulation = 2;
+  INFO(s.name << ", " << o.geometry.family << ", " << name(o.precision));
+  const Plan plan = tiny_plan(o);
+  const RunResult gloo = train(plan, 3), nccl = train_nccl(plan, 3);
+  if (plan.mesh.world() == 2) CHECK(nccl == gloo);
+  CHECK(difference(nccl.losses, gloo.losses) < 1e-12);
+  CHECK(difference(nccl.parameters, gloo.parameters) < 1e-6);
+  CHECK(train_nccl(plan, 3, {.poison = true}) == nccl);
 }
 
 TEST_CASE("streams are ordered exactly as the compiled list says", "[nccl]") {

@@ -80,13 +80,40 @@ void to_tokens(const Call& c) {
 // gu, weights, order -> m
 template <Activation kF>
 void weighted(const Call& c) {
-  gated_weighted(element(c), kF, bytes_in(c, 0), in<float>(c, 1), in<int64_t>(c, 2), bytes_out(c, 0), c.writes[0].dim(0),
+  gated_weighted(element(c), kF, bytes_in(c, 0), in<float>(c, 1), {in<int64_t>(c, 2)}, bytes_out(c, 0), c.writes[0].dim(0),
                  c.writes[0].dim(1), compute());
 }
 // dm, gu, weights, order -> dgu, dweights
 template <Activation kF>
 void weighted_backward(const Call& c) {
-  gated_weighted_backward(element(c), kF, bytes_in(c, 0), bytes_in(c, 1), in<float>(c, 2), in<int64_t>(c, 3), bytes_out(c, 0),
+  gated_weighted_backward(element(c), kF, bytes_in(c, 0), bytes_in(c, 1), in<float>(c, 2), {in<int64_t>(c, 3)}, bytes_out(c, 0),
+                          out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), compute());
+}
+// starts of all ranks -> starts of this rank's experts, among the rows that come to them
+void take_starts(const Call& c) {
+  const int64_t each = c.writes[0].dim(0) - 1;
+  own_starts(in<int64_t>(c, 0), out<int64_t>(c, 0), c.reads[0].dim(0), c.reads[0].dim(1) - 1, c.context->ep_index * each, each,
+             compute());
+}
+// weights, order -> weights of rows; and back
+void weights_to_rows(const Call& c) {
+  sort_weights(in<float>(c, 0), in<int64_t>(c, 1), out<float>(c, 0), c.writes[0].dim(0), compute());
+}
+void weights_of_rows(const Call& c) {
+  unsort_weights(in<float>(c, 0), in<int64_t>(c, 1), out<float>(c, 0), c.reads[0].dim(0), compute());
+}
+// Behind the last expert's rows there are none.
+RowChoices own_rows(const Argument& starts) { return {nullptr, static_cast<const int64_t*>(starts.data) + starts.dim(0) - 1}; }
+// gu, weights of rows, starts -> m
+template <Activation kF>
+void weighted_rows(const Call& c) {
+  gated_weighted(element(c), kF, bytes_in(c, 0), in<float>(c, 1), own_rows(c.reads[2]), bytes_out(c, 0), c.writes[0].dim(0),
+                 c.writes[0].dim(1), compute());
+}
+// dm, gu, weights of rows, starts -> dgu, dweights of rows
+template <Activation kF>
+void weighted_rows_backward(const Call& c) {
+  gated_weighted_backward(element(c), kF, bytes_in(c, 0), bytes_in(c, 1), in<float>(c, 2), own_rows(c.reads[3]), bytes_out(c, 0),
                           out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), compute());
 }
 // m, s -> rows of m times sigmoid(s)
@@ -225,6 +252,15 @@ const std::map<std::string, OpFunction>& expert_kernels() {
       {"geglu_weighted_backward", weighted_backward<Activation::kGelu>},
       {"geglu_tanh_weighted", weighted<Activation::kGeluTanh>},
       {"geglu_tanh_weighted_backward", weighted_backward<Activation::kGeluTanh>},
+      {"swiglu_weighted_rows", weighted_rows<Activation::kSilu>},
+      {"swiglu_weighted_rows_backward", weighted_rows_backward<Activation::kSilu>},
+      {"geglu_weighted_rows", weighted_rows<Activation::kGelu>},
+      {"geglu_weighted_rows_backward", weighted_rows_backward<Activation::kGelu>},
+      {"geglu_tanh_weighted_rows", weighted_rows<Activation::kGeluTanh>},
+      {"geglu_tanh_weighted_rows_backward", weighted_rows_backward<Activation::kGeluTanh>},
+      {"own_starts", take_starts},
+      {"sort_weights", weights_to_rows},
+      {"unsort_weights", weights_of_rows},
       {"sigmoid_rows", scale_rows},
       {"sigmoid_rows_backward", scale_rows_backward},
       {"clear_routes", clear_sums},

@@ -101,15 +101,25 @@ void permute(Element element, const void* x_TH, const int64_t* order_N, void* y_
              StreamHandle stream);
 void unpermute(Element element, const void* rows_NH, const int64_t* place_N, const void* addend_TH, void* y_TH, int64_t T, int64_t H,
                int64_t k, StreamHandle stream);
+// Which choice row i of experts is: order[i], or i where there is no order; rows from *num_rows on, where it is given, are none.
+struct RowChoices {
+  const int64_t *order = nullptr, *num_rows = nullptr;
+};
 // Rows of gated_activation times the weight of their choice, and back: dgu may be gu.
-void gated_weighted(Element element, Activation f, const void* gu_N2F, const float* weights_Tk, const int64_t* order_N, void* m_NF,
+void gated_weighted(Element element, Activation f, const void* gu_N2F, const float* weights_Tk, RowChoices choices, void* m_NF,
                     int64_t N, int64_t F, StreamHandle stream);
 void gated_weighted_backward(Element element, Activation f, const void* dm_NF, const void* gu_N2F, const float* weights_Tk,
-                             const int64_t* order_N, void* dgu_N2F, float* dweights_Tk, int64_t N, int64_t F, StreamHandle stream);
+                             RowChoices choices, void* dgu_N2F, float* dweights_Tk, int64_t N, int64_t F, StreamHandle stream);
 // Rows of m times sigmoid(s); y may be m, dm may be d.
 void sigmoid_rows(Element element, const void* m_TF, const void* s_T, void* y_TF, int64_t T, int64_t F, StreamHandle stream);
 void sigmoid_rows_backward(Element element, const void* d_TF, const void* m_TF, const void* s_T, void* dm_TF, void* ds_T, int64_t T,
                            int64_t F, StreamHandle stream);
+// Of experts that `ranks` ranks share: starts of all of them -> those of the num_own experts from `first` on, among the rows that come;
+// weights of choices -> weights of rows, and back.
+void own_starts(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_experts, int64_t first, int64_t num_own,
+                StreamHandle stream);
+void sort_weights(const float* weights_N, const int64_t* order_N, float* rows_N, int64_t N, StreamHandle stream);
+void unsort_weights(const float* rows_N, const int64_t* order_N, float* weights_N, int64_t N, StreamHandle stream);
 // scale, of the loss-balancing factor: device memory. balance_loss adds to loss.
 void count_routes(Element element, const void* logits_TE, const int64_t* choice_Tk, double* sums_2E, int64_t T, int64_t num_experts,
                   int64_t k, StreamHandle stream);

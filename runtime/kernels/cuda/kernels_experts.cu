@@ -232,11 +232,16 @@ __global__ void unpermute_kernel(const E* rows, const int64_t* place, const E* a
   }
 }
 
+__device__ inline bool has_row(const RowChoices& choices, int64_t row) { return choices.num_rows == nullptr || row < *choices.num_rows; }
+__device__ inline int64_t choice_of(const RowChoices& choices, int64_t row) {
+  return choices.order == nullptr ? row : choices.order[row];
+}
 // Row i has the weight of choice order[i]. What is rounded on the CPU is rounded here.
 template <class E, int N>
-__global__ void gated_weighted_kernel(Activation f, const E* gu, const float* weights, const int64_t* order, E* m, int64_t F) {
+__global__ void gated_weighted_kernel(Activation f, const E* gu, const float* weights, RowChoices choices, E* m, int64_t F) {
   const int64_t i = blockIdx.x;
-  const float weight = weights[order[i]];
+  if (!has_row(choices, i)) return;
+  const float weight = weights[choice_of(choices, i)];
   gate_row<N>(gu + i * 2 * F, m + i * F, F, [f](float g) { return activation_at(f, g).value; });
   for (int64_t j = threadIdx.x * N; j < F; j += blockDim.x * N) {  // each thread reads what it has written
     float v[N];
@@ -247,9 +252,11 @@ __global__ void gated_weighted_kernel(Activation f, const E* gu, const float* we
 }
 // dgu may be gu.
 template <class E, int N>
-__global__ void gated_weighted_backward_kernel(Activation f, const E* dm, const E* gu, const float* weights, const int64_t* order,
-                                               E* dgu, float* dweights, int64_t F) {
-  const int64_t i = blockIdx.x, choice = order[i];
+__global__ void gated_weighted_backward_kernel(Activation f, const E* dm, const E* gu, const float* weights, RowChoices choices, E* dgu,
+                                               float* dweights, int64_t F) {
+  const int64_t i = blockIdx.x;
+  if (!has_row(choices, i)) return;
+  const int64_t choice = choice_of(choices, i);
   const float weight = weights[choice];
   const E *d_row = dm + i * F, *gu_row = gu + i * 2 * F;
   float of_weight = 0;
@@ -287,6 +294,29 @@ __global__ void sigmoid_rows_backward_kernel(const E* d, const E* m, const E* s,
   dot = block_sum(dot);
   for (int64_t j = threadIdx.x; j < F; j += blockDim.x) store(dm + t * F + j, load(d + t * F + j) * factor);
   if (threadIdx.x == 0) store(ds + t, dot * factor * (1 - factor));
+}
+
+// --- experts of several ranks
+
+// One thread: an expert's rows are those that all ranks send.
+__global__ void own_starts_kernel(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_experts, int64_t first, int64_t num_own) {
+  if (threadIdx.x != 0) return;
+  own[0] = 0;
+  for (int64_t e = 0; e < num_own; ++e) {
+    own[e + 1] = own[e];
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const int64_t* starts = all + rank * (num_experts + 1) + first + e;
+      own[e + 1] += starts[1] - starts[0];
+    }
+  }
+}
+__global__ void sort_weights_kernel(const float* weights, const int64_t* order, float* rows, int64_t N) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < N) rows[i] = weights[order[i]];
+}
+__global__ void unsort_weights_kernel(const float* rows, const int64_t* order, float* weights, int64_t N) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < N) weights[order[i]] = rows[i];
 }
 
 // --- the load-balancing loss
@@ -423,20 +453,20 @@ void unpermute(Element element, const void* rows, const int64_t* place, const vo
   });
   check_launch("unpermute");
 }
-void gated_weighted(Element element, Activation f, const void* gu, const float* weights, const int64_t* order, void* m, int64_t N,
+void gated_weighted(Element element, Activation f, const void* gu, const float* weights, RowChoices choices, void* m, int64_t N,
                     int64_t F, StreamHandle stream) {
   with_pack(element, F, {gu, m}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(gated_weighted_kernel<E, width()>, unsigned(N), kBlock, stream, f, DISTSETUP_IN(gu), weights, order, DISTSETUP_OUT(m), F);
+    launch(gated_weighted_kernel<E, width()>, unsigned(N), kBlock, stream, f, DISTSETUP_IN(gu), weights, choices, DISTSETUP_OUT(m), F);
   });
   check_launch("gated_weighted");
 }
-void gated_weighted_backward(Element element, Activation f, const void* dm, const void* gu, const float* weights, const int64_t* order,
+void gated_weighted_backward(Element element, Activation f, const void* dm, const void* gu, const float* weights, RowChoices choices,
                              void* dgu, float* dweights, int64_t N, int64_t F, StreamHandle stream) {
   with_pack(element, F, {dm, gu, dgu}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(gated_weighted_backward_kernel<E, width()>, unsigned(N), kBlock, stream, f, DISTSETUP_IN(dm), DISTSETUP_IN(gu), weights,
-           order, DISTSETUP_OUT(dgu), dweights, F);
+           choices, DISTSETUP_OUT(dgu), dweights, F);
   });
   check_launch("gated_weighted_backward");
 }
@@ -455,6 +485,19 @@ void sigmoid_rows_backward(Element element, const void* d, const void* m, const 
            DISTSETUP_OUT(dm), DISTSETUP_OUT(ds), F);
   });
   check_launch("sigmoid_rows_backward");
+}
+void own_starts(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_experts, int64_t first, int64_t num_own,
+                StreamHandle stream) {
+  launch(own_starts_kernel, 1, kWarp, stream, all, own, ranks, num_experts, first, num_own);
+  check_launch("own_starts");
+}
+void sort_weights(const float* weights, const int64_t* order, float* rows, int64_t N, StreamHandle stream) {
+  launch(sort_weights_kernel, grid(N, kBlock), kBlock, stream, weights, order, rows, N);
+  check_launch("sort_weights");
+}
+void unsort_weights(const float* rows, const int64_t* order, float* weights, int64_t N, StreamHandle stream) {
+  launch(unsort_weights_kernel, grid(N, kBlock), kBlock, stream, rows, order, weights, N);
+  check_launch("unsort_weights");
 }
 void count_routes(Element element, const void* logits, const int64_t* choice, double* sums, int64_t T, int64_t num_experts, int64_t k,
                   StreamHandle stream) {

@@ -69,7 +69,7 @@ class Space {
   // Whether the bundled trainer, if it is the one, may let ranks share experts beside these axes.
   bool bundled_shares_experts(const Choice& c, int ep) const {
     if (!is_native(p_.base)) return true;
-    if (p_.ep == 0 || p_.base.hardware.accelerator != Accelerator::kCpu) return false;  // as tp and cp on CPUs: where it is asked for
+    if (p_.ep == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;  // as tp and cp: run where it is asked for
     return c.pp == 1 && c.tp == 1 && keeps_elements(p_.base.train.optimizer) && p_.base.offload == OffloadPlan{} &&
            !has_error(check_native(g_, {.ep = ep}, tuning_of(p_.base.train))) && !learns_preferences(p_.base.train);
   }
