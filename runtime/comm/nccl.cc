@@ -104,7 +104,9 @@ class NcclCommunicator : public Communicator {
   std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override {
     return issue("Shift", Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       const int n = int(c.members.size());
-      return nccl::together(api_, {nccl::send_to((c.index + 1) % n, from, num_bytes), nccl::receive_from((c.index + n - 1) % n, to, num_bytes)}, c.comm, stream);
+      return nccl::together(
+          api_, {nccl::send_to((c.index + 1) % n, from, num_bytes), nccl::receive_from((c.index + n - 1) % n, to, num_bytes)}, c.comm,
+          stream);
     });
   }
   // Pieces between two members meet in the order of their rounds, which both lists have.

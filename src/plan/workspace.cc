@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t kCublasWorkspaceBytes = 32 * (int64_t{1} << 20);
 constexpr int64_t kMostSms = 192;
-// Of a product of all experts by CUTLASS's grouped kernel: four tensor maps of 128 bytes for each multiprocessor, and for each of up to
-// 512 experts its sizes, pointers and strides, 60 bytes, and where its rows end (aten/src/ATen/native/cuda/GroupMM.cu).
+// Of a product of all experts by CUTLASS's grouped kernel: four tensor maps of 128 bytes for each multiprocessor, and for each of up
+// to 512 experts its sizes, pointers and strides, 60 bytes, and where its rows end (aten/src/ATen/native/cuda/GroupMM.cu).
 constexpr int64_t kGroupedBytes = 256 * 1024;
 
 struct FlashBlocks {

@@ -1,4 +1,5 @@
-// What tests of CUDA kernels on the CPU share (support/cuda_emulation.h): element types, how close results are, both orders of threads.
+// What tests of CUDA kernels on the CPU share (support/cuda_emulation.h): element types, how close results are, both orders of
+// threads.
 #pragma once
 #include <string>
 #include <vector>

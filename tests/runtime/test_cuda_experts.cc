@@ -78,7 +78,8 @@ TEMPLATE_TEST_CASE("cuda: rows of experts, there and back", "[cuda_kernels][expe
   const std::vector<int64_t> choice = random_choice(T, num_experts, k, 3);
   std::vector<int64_t> order(N), place(N), starts(num_experts + 1), order2(N), place2(N), starts2(num_experts + 1);
   cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), N, num_experts);
-  const auto x = random_values<TestType>(T * H, 1), rows = random_values<TestType>(N * H, 2), addend = random_values<TestType>(T * H, 3);
+  const auto x = random_values<TestType>(T * H, 1), rows = random_values<TestType>(N * H, 2),
+             addend = random_values<TestType>(T * H, 3);
   std::vector<TestType> y(N * H), back(T * H), added(T * H);
   cpu::permute<TestType>(x.data(), order.data(), y.data(), 0, N, H, k);
   cpu::unpermute<TestType>(rows.data(), place.data(), nullptr, back.data(), 0, T, H, k);
@@ -159,8 +160,7 @@ void check_weighted(int64_t F) {
     std::fill(m4.end() - F, m4.end(), E{});
     std::copy(gu.end() - 2 * F, gu.end(), dgu4.end() - 2 * F);
     CHECK(bytes_of(m3, dgu3) == bytes_of(m4, dgu4));
-    for (int64_t i = 0; i < N; ++i)
-      CHECK(dsorted[size_t(i)] == (i < N - 1 ? dweights2[size_t(order[size_t(i)])] : 7.0f));
+    for (int64_t i = 0; i < N; ++i) CHECK(dsorted[size_t(i)] == (i < N - 1 ? dweights2[size_t(order[size_t(i)])] : 7.0f));
     return bytes_of(m2, dgu2, dweights2);
   });
 }

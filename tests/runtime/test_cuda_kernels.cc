@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "model/rope.h"
+#include "runtime/emulated.h"
 #include "runtime/kernels/cpu/kernels.h"
 #include "runtime/values.h"
-#include "runtime/emulated.h"
 #include "weights/nf4.h"
 
 #include "runtime/kernels/cuda/kernels.cu"

@@ -78,8 +78,9 @@ TEST_CASE("gpu: experts in bf16 have the same bits again", "[.gpu][experts]") {
 }
 
 TEST_CASE("gpu: parts of a model and adapters are trained as on the CPU", "[.gpu]") {
-  const TunedCase c = GENERATE(TunedCase{"norms and head", {".*norm", "lm_head"}, {}}, TunedCase{"adapters", {}, {"q_proj", "down_proj"}, 4},
-                               TunedCase{"adapters, nf4", {}, {"q_proj", "v_proj"}, 4, true});
+  const TunedCase c =
+      GENERATE(TunedCase{"norms and head", {".*norm", "lm_head"}, {}}, TunedCase{"adapters", {}, {"q_proj", "down_proj"}, 4},
+               TunedCase{"adapters, nf4", {}, {"q_proj", "v_proj"}, 4, true});
   INFO(c.name);
   TinyOptions o = sized(64, 16);
   tune(o, c);

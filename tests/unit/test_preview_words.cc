@@ -43,7 +43,7 @@ std::vector<std::string> words_of(std::string text) {
   constexpr std::string_view kCut = "…";
   for (size_t at = text.find(kCut); at != std::string::npos; at = text.find(kCut)) {  // what is cut off is no word
     size_t begin = at;
-    while (begin > 0 && std::isalnum(static_cast<unsigned char>(text[begin - 1])) != 0) --begin;
+    while (begin > 0 && (std::isalnum(static_cast<unsigned char>(text[begin - 1])) != 0 || text[begin - 1] == '_')) --begin;
     text.replace(begin, at + kCut.size() - begin, " ");
   }
   std::vector<std::string> words;

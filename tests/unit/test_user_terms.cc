@@ -35,7 +35,7 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
   REQUIRE(dense.ok());
   CHECK(dense->trainer.name == kNative);
   CHECK(assumes(*dense, "the bundled trainer"));
-  for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b", "mpt_7b", "gemma2_9b"}) {
+  for (const char* model : {"deepseek_v2_lite", "mpt_7b", "gemma2_9b"}) {
     const Result<Problem> other = resolved({{"model", model}, {"nodes", "2"}});
     INFO(model << " " << format_diagnostics(other.diagnostics));
     REQUIRE(other.ok());
@@ -43,6 +43,8 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
     CHECK_FALSE(other->why_not_native.empty());
     CHECK(assumes(*other, "the first that can: the native trainer cannot run"));
   }
+  CHECK(resolved({{"model", "mixtral_8x7b"}, {"nodes", "2"}})->trainer.name == kNative);
+  CHECK(resolved({{"model", "qwen3_30b_a3b"}, {"nodes", "2"}, {"ep", "8"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"cp", "2"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"ring-attn-size", "2"}})->cp == 2);  // the ring of OpenRLHF
@@ -53,8 +55,8 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp16"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp8"}})->trainer.name == "fsdp2");
   // Asked for by name it is refused, and so is what is wrong for every trainer.
-  CHECK_FALSE(resolved({{"model", "mixtral_8x7b"}, {"trainer", "native"}}).ok());
-  CHECK_FALSE(resolved({{"model", "mixtral_8x7b"}, {"launch-target", "native"}}).ok());
+  CHECK_FALSE(resolved({{"model", "gpt_oss_20b"}, {"trainer", "native"}}).ok());
+  CHECK_FALSE(resolved({{"model", "gpt_oss_20b"}, {"launch-target", "native"}}).ok());
   CHECK(first_error(resolved({{"model", "no_such_model"}}).diagnostics).find("unknown model") != std::string::npos);
 }
 

@@ -23,7 +23,7 @@ using StreamHandle = CUstream_st*;  // cudaStream_t
 
 enum class Element { kF32, kBf16, kF16 };
 
-inline constexpr int64_t kMaxHeadSize = 256;                     // of qk_norm
+inline constexpr int64_t kMaxHeadSize = 256;                // of qk_norm
 inline constexpr int kMostExperts = 512, kMostChosen = 64;  // of a router, and for a token
 
 // All throw std::runtime_error with the kernel's name when the launch fails.
@@ -114,8 +114,8 @@ void gated_weighted_backward(Element element, Activation f, const void* dm_NF, c
 void sigmoid_rows(Element element, const void* m_TF, const void* s_T, void* y_TF, int64_t T, int64_t F, StreamHandle stream);
 void sigmoid_rows_backward(Element element, const void* d_TF, const void* m_TF, const void* s_T, void* dm_TF, void* ds_T, int64_t T,
                            int64_t F, StreamHandle stream);
-// Of experts that `ranks` ranks share: starts of all of them -> those of the num_own experts from `first` on, among the rows that come;
-// weights of choices -> weights of rows, and back.
+// Of experts that `ranks` ranks share: starts of all of them -> those of the num_own experts from `first` on, among the rows that
+// come; weights of choices -> weights of rows, and back.
 void own_starts(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_experts, int64_t first, int64_t num_own,
                 StreamHandle stream);
 void sort_weights(const float* weights_N, const int64_t* order_N, float* rows_N, int64_t N, StreamHandle stream);

@@ -148,8 +148,7 @@ __global__ void route_backward_kernel(const float* dweights, const E* logits, co
   }
   __syncthreads();
   for (int64_t e = threadIdx.x; e < r.num_experts; e += kWarp) {
-    const float slope =
-        r.score == RouterScore::kSigmoid ? scores[e] * (1 - scores[e]) * d[e] : scores[e] * (d[e] - inner_of_chosen);
+    const float slope = r.score == RouterScore::kSigmoid ? scores[e] * (1 - scores[e]) * d[e] : scores[e] * (d[e] - inner_of_chosen);
     store(dlogits + at + e, slope + (before == nullptr ? 0.0f : load(before + at + e)));
   }
 }
@@ -232,7 +231,9 @@ __global__ void unpermute_kernel(const E* rows, const int64_t* place, const E* a
   }
 }
 
-__device__ inline bool has_row(const RowChoices& choices, int64_t row) { return choices.num_rows == nullptr || row < *choices.num_rows; }
+__device__ inline bool has_row(const RowChoices& choices, int64_t row) {
+  return choices.num_rows == nullptr || row < *choices.num_rows;
+}
 __device__ inline int64_t choice_of(const RowChoices& choices, int64_t row) {
   return choices.order == nullptr ? row : choices.order[row];
 }
@@ -252,8 +253,8 @@ __global__ void gated_weighted_kernel(Activation f, const E* gu, const float* we
 }
 // dgu may be gu.
 template <class E, int N>
-__global__ void gated_weighted_backward_kernel(Activation f, const E* dm, const E* gu, const float* weights, RowChoices choices, E* dgu,
-                                               float* dweights, int64_t F) {
+__global__ void gated_weighted_backward_kernel(Activation f, const E* dm, const E* gu, const float* weights, RowChoices choices,
+                                               E* dgu, float* dweights, int64_t F) {
   const int64_t i = blockIdx.x;
   if (!has_row(choices, i)) return;
   const int64_t choice = choice_of(choices, i);
@@ -299,7 +300,8 @@ __global__ void sigmoid_rows_backward_kernel(const E* d, const E* m, const E* s,
 // --- experts of several ranks
 
 // One thread: an expert's rows are those that all ranks send.
-__global__ void own_starts_kernel(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_experts, int64_t first, int64_t num_own) {
+__global__ void own_starts_kernel(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_experts, int64_t first,
+                                  int64_t num_own) {
   if (threadIdx.x != 0) return;
   own[0] = 0;
   for (int64_t e = 0; e < num_own; ++e) {
