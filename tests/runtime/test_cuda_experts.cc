@@ -8,6 +8,7 @@
 #include "runtime/kernels/cpu/kernels.h"
 
 #include "runtime/kernels/cuda/kernels_experts.cu"
+#include "runtime/kernels/cuda/kernels_router.cu"
 
 #include <catch2/catch.hpp>
 

@@ -169,22 +169,22 @@ class HostStarts {
   int64_t* data_ = nullptr;
 };
 
-struct GroupedViews {
+struct ProductViews {
   Tensor first, second;  // rows of experts: what is read, what is written (of weight gradients: read too)
   Tensor stack;          // the matrices, one for each expert
   std::unique_ptr<HostStarts> starts;
 };
-GroupedViews& grouped_views(const Call& c) { return *static_cast<GroupedViews*>(c.prepared.get()); }
+ProductViews& product_views(const Call& c) { return *static_cast<ProductViews*>(c.prepared.get()); }
 
 template <class F>
 void each_expert(const Call& c, const F& f) {
-  const GroupedViews& v = grouped_views(c);
+  const ProductViews& v = product_views(c);
   const int64_t* starts = v.starts->read(c.reads[2].data);
   for (int64_t e = 0; e < v.stack.size(0); ++e) f(v.stack.select(0, e), starts[e], starts[e + 1] - starts[e]);
 }
 // x, W, starts -> y = x · Wᵀ; the stack has Wᵀ. dy, W, starts -> dx = dy · W.
 void each_product(const Call& c) {
-  const GroupedViews& v = grouped_views(c);
+  const ProductViews& v = product_views(c);
   each_expert(c, [&](const Tensor& matrix, int64_t first, int64_t rows) {
     if (rows == 0) return;
     Tensor y = v.second.narrow(0, first, rows);
@@ -193,7 +193,7 @@ void each_product(const Call& c) {
 }
 // dy, x, starts -> g = [g +] dyᵀ · x; of an expert without rows [g +] 0
 void each_dw(const Call& c) {
-  const GroupedViews& v = grouped_views(c);
+  const ProductViews& v = product_views(c);
   each_expert(c, [&](Tensor g, int64_t first, int64_t rows) {
     if (rows == 0) {
       if (!c.accumulate) check_cuda(cudaMemsetAsync(g.data_ptr(), 0, size_t(g.numel() * g.element_size()), compute()), "memset");
@@ -213,18 +213,18 @@ Tensor ends_of(const Call& c, int64_t num_experts) {
   return ends;
 }
 void one_product(const Call& c) {
-  GroupedViews& v = grouped_views(c);
+  ProductViews& v = product_views(c);
   at::cuda::detail::bf16bf16_grouped_mm(v.first, v.stack, ends_of(c, v.stack.size(0)), std::nullopt, v.second);
 }
 void one_dw(const Call& c) {
-  GroupedViews& v = grouped_views(c);
+  ProductViews& v = product_views(c);
   const int64_t num_experts = v.stack.size(0);
   at::cuda::detail::bf16bf16_grouped_mm(v.first.t(), v.second, ends_of(c, num_experts), std::nullopt, v.stack);
   clear_idle(element(c), in<int64_t>(c, 2), v.stack.data_ptr(), v.stack[0].numel(), num_experts, compute());
 }
 
 // What CUTLASS's grouped kernel takes through libtorch: bf16, rows of 16 bytes, fewer than 1,024 experts.
-bool has_grouped_kernel(const Call& c, const GroupedViews& v) {
+bool has_grouped_kernel(const Call& c, const ProductViews& v) {
   constexpr int kHopper = 9;
   constexpr int64_t kRowElements = 8, kExperts = 1024;
   const auto is_whole = [](const Tensor& t) {
@@ -284,7 +284,7 @@ bool bind_grouped_op(const std::string& kernel, Call& call) {
   const int64_t num_experts = call.reads[2].dim(0) - 1;
   const bool is_dw = kernel == "grouped_linear_dw";
   const Argument& stack = is_dw ? call.writes[0] : call.reads[1];
-  GroupedViews views{tensor(call.reads[0]), tensor(is_dw ? call.reads[1] : call.writes[0]),
+  ProductViews views{tensor(call.reads[0]), tensor(is_dw ? call.reads[1] : call.writes[0]),
                      tensor(stack).view({num_experts, stack.dim(0) / num_experts, stack.dim(1)}),
                      std::make_unique<HostStarts>(num_experts)};
   if (has_grouped_kernel(call, views) && !(is_dw && call.accumulate))
@@ -292,7 +292,7 @@ bool bind_grouped_op(const std::string& kernel, Call& call) {
   else
     call.function = is_dw ? each_dw : each_product;
   if (kernel == "grouped_linear") views.stack = views.stack.transpose(1, 2);
-  call.prepared = std::make_shared<GroupedViews>(std::move(views));
+  call.prepared = std::make_shared<ProductViews>(std::move(views));
   return true;
 }
 

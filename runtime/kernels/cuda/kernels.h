@@ -88,13 +88,21 @@ void logits_gradient(Element element, const void* z_TV, const int64_t* target_T,
                      LogitShape shape, StreamHandle stream);
 // kernels_nf4.cu: the matrix of a record. The record begins at a multiple of 64 bytes.
 void dequantize_nf4(Element element, const uint8_t* record, const Nf4Record& of, void* to, StreamHandle stream);
-// kernels_experts.cu; N = T · k rows of experts. before, addend and bias may be null.
+// kernels_router.cu; N = T · k choices. before and bias may be null.
 void route(Element element, const void* logits_TE, const void* bias_E, float* weights_Tk, int64_t* choice_Tk, int64_t T,
            const Router& router, StreamHandle stream);
 void route_backward(Element element, const float* dweights_Tk, const void* logits_TE, const int64_t* choice_Tk, const void* before_TE,
                     void* dlogits_TE, int64_t T, const Router& router, StreamHandle stream);
 void count_above_share(Element element, const int64_t* choice_N, void* above_E, int64_t N, int64_t num_experts, bool accumulate,
                        StreamHandle stream);
+// scale, of the loss-balancing factor: device memory. balance_loss adds to loss.
+void count_routes(Element element, const void* logits_TE, const int64_t* choice_Tk, double* sums_2E, int64_t T, int64_t num_experts,
+                  int64_t k, StreamHandle stream);
+void balance_loss(const double* sums_2E, const double* scale, double* loss, int64_t num_experts, int64_t k, double factor,
+                  StreamHandle stream);
+void balance_backward(Element element, const void* logits_TE, const double* sums_2E, const double* scale, const void* before_TE,
+                      void* dlogits_TE, int64_t T, int64_t num_experts, int64_t k, double factor, StreamHandle stream);
+// kernels_experts.cu; N = T · k rows of experts. addend may be null.
 void sort_experts(const int64_t* choice_N, int64_t* order_N, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts,
                   StreamHandle stream);
 void permute(Element element, const void* x_TH, const int64_t* order_N, void* y_NH, int64_t N, int64_t H, int64_t k,
@@ -120,13 +128,6 @@ void own_starts(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_exp
                 StreamHandle stream);
 void sort_weights(const float* weights_N, const int64_t* order_N, float* rows_N, int64_t N, StreamHandle stream);
 void unsort_weights(const float* rows_N, const int64_t* order_N, float* weights_N, int64_t N, StreamHandle stream);
-// scale, of the loss-balancing factor: device memory. balance_loss adds to loss.
-void count_routes(Element element, const void* logits_TE, const int64_t* choice_Tk, double* sums_2E, int64_t T, int64_t num_experts,
-                  int64_t k, StreamHandle stream);
-void balance_loss(const double* sums_2E, const double* scale, double* loss, int64_t num_experts, int64_t k, double factor,
-                  StreamHandle stream);
-void balance_backward(Element element, const void* logits_TE, const double* sums_2E, const double* scale, const void* before_TE,
-                      void* dlogits_TE, int64_t T, int64_t num_experts, int64_t k, double factor, StreamHandle stream);
 // ends[e] = starts[e + 1]; and zeros for the `numel` elements of g of each expert that has no rows.
 void row_ends(const int64_t* starts, int32_t* ends_E, int64_t num_experts, StreamHandle stream);
 void clear_idle(Element element, const int64_t* starts, void* g, int64_t numel, int64_t num_experts, StreamHandle stream);

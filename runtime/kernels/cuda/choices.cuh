@@ -1,0 +1,17 @@
+// Choices of experts, counted by a block. Included by one .cu file each.
+#pragma once
+#include "runtime/kernels/cuda/common.cuh"
+
+namespace distsetup::cuda {
+namespace {
+
+// How many of the N choices `counts` says yes to; every thread gets it.
+template <class Counts>
+__device__ int64_t count_choices(const int64_t* choice, int64_t N, const Counts& counts) {
+  int64_t n = 0;
+  for (int64_t i = threadIdx.x; i < N; i += blockDim.x) n += counts(choice[i]) ? 1 : 0;
+  return block_sum(n);
+}
+
+}  // namespace
+}  // namespace distsetup::cuda
