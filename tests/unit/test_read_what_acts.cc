@@ -195,6 +195,24 @@ TEST_CASE("what acts: DPO is where a reference model is, and the optimizer is wh
   }
 }
 
+TEST_CASE("what acts: buffers are no disk, and the schedule of a pipeline that is not there none", "[read]") {
+  const auto offload = [](const std::string& device) {
+    return "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"" + device +
+           "\", \"buffer_count\": 4}, \"offload_param\": {\"device\": \"" + device +
+           "\", \"nvme_path\": \"/d\", \"buffer_count\": 5, \"buffer_size\": 1e8}}, \"aio\": {\"block_size\": 1048576, "
+           "\"queue_depth\": 8, \"single_submit\": false, \"overlap_events\": true}}";
+  };
+  for (const char* where : {"offload.optimizer", "offload.parameters"}) {
+    CHECK(text_in(fields_of("z.json", offload("cpu")), where) == "host");
+    CHECK(text_in(fields_of("z.json", offload("nvme")), where) == "nvme");
+  }
+  const std::string titan =
+      "[model]\nname = \"llama3\"\n[training]\nsteps = 10\n[parallelism]\npipeline_parallel_schedule = \"Interleaved1F1B\"\n";
+  CHECK(text_in(fields_of("t.toml", titan), "mesh.pp") == "1");
+  CHECK(text_in(fields_of("t.toml", titan + "pipeline_parallel_degree = 1\n"), "mesh.pp") == "1");
+  CHECK(text_in(fields_of("t.toml", titan + "pipeline_parallel_degree = 4\n"), "mesh.pp") == "4");
+}
+
 TEST_CASE("what acts: of several containers the one with GPUs, of several steps those that take the whole job") {
   const auto pod = [](const std::string& containers) {
     return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  template:\n    spec:\n      restartPolicy: Never\n"
@@ -215,4 +233,6 @@ TEST_CASE("what acts: of several containers the one with GPUs, of several steps 
   CHECK(text_in(fields_of("j.sbatch", job + whole + part), "hardware.nodes") == "4");
   CHECK(text_in(fields_of("j.sbatch", job + whole), "hardware.nodes") == "4");
   CHECK(text_in(fields_of("j.sbatch", job + part), "hardware.nodes") == "1");
+  const std::string head = "srun --nodes=1 -w $H ./head.sh python a.py &\n", rest = "srun --nodes=3 ./worker.sh python b.py\n";
+  CHECK(text_in(fields_of("j.sbatch", job + head + rest), "hardware.nodes") == "4");
 }

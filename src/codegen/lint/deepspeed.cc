@@ -107,8 +107,12 @@ void ds_engines(const DeepspeedFile& in) {
                   fmt::format("'{}' cannot be combined with ZeRO, the stage is {}", text(root, "optimizer.type"), in.stage));
   }
   if (real(root, "optimizer.params.max_grad_norm").value_or(0) > 0) {
+    // Of a program that hands over an optimizer of its own (Megatron-DeepSpeed) the section is not read.
+    const std::string consumer = in.setup.consumer(in.d);
+    const bool is_made = consumer == "hf" || consumer == "accelerate" || in.d.text.find("\"auto\"") != std::string::npos;
     in.report.add("DSJ017", in.d, in.key("optimizer.params.max_grad_norm"),
-                  "DeepSpeed stops at 'max_grad_norm' among the optimizer's parameters");
+                  "DeepSpeed stops at 'max_grad_norm' among the parameters of an optimizer that it makes itself",
+                  {"", "", {}, is_made ? std::optional<Severity>() : Severity::kWarning});
   }
   if (!has(root, "gradient_clipping") && !root.entries.empty()) {
     in.report.add("DSJ018", in.d, {in.d.offset(root.location), in.d.offset(root.location) + 1},

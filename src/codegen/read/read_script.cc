@@ -105,7 +105,7 @@ class ScriptReader {
       if (!seen.insert(std::move(words)).second || seen.size() > kMaxRuns) continue;
       const bool is_helper = line.find(LaunchProgram::kSrun) != nullptr && !foreign::starts_training(part.script, part.lines, line);
       // What summarises on one node beside what runs on all of them.
-      const bool is_beside = !is_under_ray && is_of_a_part(part, line) && !trains_on_a_part(part);
+      const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
       for (const LaunchStage& stage : line.stages) read_stage(stage, is_under_ray);
     }
@@ -173,25 +173,28 @@ class ScriptReader {
     });
   }
 
-  // An srun of fewer nodes than the job has.
-  static bool is_of_a_part(const foreign::ScriptPart& part, const LaunchLine& line) {
+  // Nodes of an srun that takes fewer of them than the job has; 0: it takes all.
+  static long long nodes_of_part(const foreign::ScriptPart& part, const LaunchLine& line) {
     const LaunchStage* srun = line.find(LaunchProgram::kSrun);
     const foreign::Directive* nodes = part.script.directive("nodes");
-    if (srun == nullptr || nodes == nullptr) return false;
+    if (srun == nullptr || nodes == nullptr) return 0;
     const auto of_job = foreign::number(nodes->value),
                of_step = foreign::number(srun->has("nodes") ? srun->value("nodes") : srun->value("N"));
-    return of_job && of_step && *of_step < *of_job;
+    return of_job && of_step && *of_step < *of_job ? *of_step : 0;
   }
 
-  // Every srun that trains takes fewer nodes than the job has (others take the rest): their own number counts.
+  // Every srun that trains takes the same part of the job (another takes the rest): its own number counts. Different parts are the
+  // job.
   static bool trains_on_a_part(const foreign::ScriptPart& part) {
-    bool is_any = false;
+    long long num_nodes = 0;
     for (const LaunchLine& line : part.lines) {
       const bool trains = line.find(LaunchProgram::kSrun) != nullptr && foreign::starts_training(part.script, part.lines, line);
-      if (trains && !is_of_a_part(part, line)) return false;
-      is_any = is_any || trains;
+      if (!trains) continue;
+      const long long here = nodes_of_part(part, line);
+      if (here == 0 || (num_nodes != 0 && here != num_nodes)) return false;
+      num_nodes = here;
     }
-    return is_any && !has_ray(part.script);
+    return num_nodes != 0 && !has_ray(part.script);
   }
 
   // --gpus-per-task is of each task, --gpus of the whole job: as GPUs of a node.
