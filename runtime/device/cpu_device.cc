@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "base/huge_pages.h"
 #include "runtime/device/meter.h"
 #include "runtime/engine/cpu_kernels.h"
 
@@ -19,6 +20,7 @@ class CpuMemory : public DeviceMemory {
   explicit CpuMemory(int64_t num_bytes) : block_(c10::GetCPUAllocator()->allocate(size_t(num_bytes))) {
     data_ = block_.get();
     num_bytes_ = num_bytes;
+    ask_for_huge_pages(data_, num_bytes_);
   }
 
  private:

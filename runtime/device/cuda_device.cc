@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/huge_pages.h"
 #include "runtime/device/meter.h"
 #include "runtime/device/plugin.h"
 #include "runtime/kernels/cuda/ops.h"
@@ -79,6 +80,7 @@ class HostMemory : public DeviceMemory {
       check_cuda(cudaHostAlloc(&data_, size_t(num_bytes), cudaHostAllocDefault), "pinned memory of the host");
     else
       data_ = ::operator new(size_t(num_bytes), kAlignment);
+    if (!is_pinned_) ask_for_huge_pages(data_, num_bytes);
     num_bytes_ = num_bytes;
   }
   ~HostMemory() override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/huge_pages.h"
 #include "runtime/optim/block_codes.h"
 
 namespace distsetup {
@@ -40,6 +41,7 @@ HostShards::Mirror& HostShards::mirror_of(const std::string& name, int64_t numel
   Mirror& mirror = mirrors_[name];
   if (mirror.numel == numel) return mirror;
   mirror = {std::make_unique_for_overwrite<float[]>(static_cast<size_t>(numel)), numel, false};
+  ask_for_huge_pages(mirror.values.get(), numel * 4);
   return mirror;
 }
 
