@@ -142,10 +142,13 @@ TEST_CASE("what acts: what trains nothing, or trains what no plan has, is refuse
 
   const std::string sizes = " --num-layers 2 --hidden-size 64 --num-attention-heads 4 --tensor-model-parallel-size 2 --load c";
   CHECK(refusal("m.sh", "torchrun tools/checkpoint/convert.py" + sizes + "\n").find("the arguments train nothing") == 0);
-  CHECK(refusal("m.sh", "torchrun evaluate.py --num-layers 2 --tensor-model-parallel-size 2 --load $C --no-load-optim\n")
+  CHECK(refusal("m.sh", "torchrun evaluate.py --num-layers 2 --tensor-model-parallel-size 2 --no-load-optim\n")
             .find("the arguments train nothing: '--no-load-optim'") == 0);
+  CHECK(refusal("m.sh", "torchrun server.py --num-layers 2 --tensor-model-parallel-size 2 --load ${1}\n")
+            .find("the arguments train nothing") == 0);
   CHECK(refusal("m.sh", "torchrun pretrain_gpt.py" + sizes + " --train-iters 10\n").empty());
   CHECK(refusal("m.sh", "torchrun pretrain_gpt.py" + sizes + " --lr 1e-4\n").empty());
+  CHECK(refusal("m.sh", "torchrun tasks/main.py" + sizes + " --lr 1e-4 --task MNLI\n").find("'--task MNLI'") == 0);
   CHECK(refusal("m.sh", "torchrun pretrain_t5.py" + sizes + " --lr 1e-4 --decoder-seq-length 128\n").find("'--decoder-seq-length'") ==
         0);
   CHECK(text_in(fields_of("m.sh", "torchrun pretrain_gpt.py" + sizes + " --lr 1e-4 --checkpoint-activations\n"), "recompute.policy") ==
@@ -193,6 +196,21 @@ TEST_CASE("what acts: DPO is where a reference model is, and the optimizer is wh
     CHECK(text_in(fields, "offload.optimizer") == "host");
     CHECK(text_in(fields, "offload.parameters") == "none");
   }
+}
+
+TEST_CASE("what acts: a text that is to be replaced hides nothing of what stands behind it", "[read]") {
+  const auto fields = [](const std::string& text) { return fields_of("s.sh", text); };
+  const std::string flags = " --per_device_train_batch_size 2 --num_train_epochs 1 --bf16 True\n";
+  const ReadFields beside = fields("OUT=\"<your folder>/run\"\ntorchrun --nproc_per_node 2 t.py --output_dir $OUT" + flags);
+  CHECK(text_in(beside, "micro_batch") == "2");
+  CHECK(text_in(beside, "checkpoint.directory").empty());
+  const ReadFields inside = fields(
+      "O=\"--num-layers 2 --tensor-model-parallel-size 2 --load <PATH TO CHECKPOINTS> --lr 1e-4 --fp16 \"\n"
+      "sh -c \"torchrun pretrain_gpt.py $O\"\n");
+  CHECK(text_in(inside, "precision.compute") == "fp16");
+  // What goes to a file and comes from one is none of the words.
+  const ReadFields redirected = fields("O=\"--output_dir o" + flags.substr(0, flags.size() - 1) + " <in >out\"\ntorchrun t.py $O\n");
+  CHECK(text_in(redirected, "checkpoint.directory") == "o");
 }
 
 TEST_CASE("what acts: buffers are no disk, and the schedule of a pipeline that is not there none", "[read]") {

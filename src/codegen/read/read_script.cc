@@ -51,6 +51,7 @@ std::string table_of(LaunchProgram program) {
 // "{LIMIT_TIME}", "<account>": filled in before the script is a script.
 bool is_placeholder(std::string_view value) {
   if (value.size() < 3) return false;
+  if (value.front() == '<' && value.find('>') != std::string_view::npos) return true;  // "<your folder>/run"
   const bool is_marked = (value.front() == '{' && value.back() == '}') || (value.front() == '<' && value.back() == '>');
   return is_marked && value.substr(1, value.size() - 2).find_first_of("{}<>,:\"'") == std::string_view::npos;
 }

@@ -260,6 +260,17 @@ std::optional<std::pair<std::string_view, std::string_view>> single_reference(st
   return std::pair(inside.substr(0, end), inside.substr(end));
 }
 
+// Where "<path to data>" ends, a text that somebody is to replace; `at` where there is none. "<in >out" is no such text.
+size_t end_of_placeholder(std::string_view text, size_t at, size_t end) {
+  constexpr size_t kMost = 80;
+  if (at + 2 >= end || text[at] != '<' || !is_name_start(text[at + 1])) return at;
+  for (size_t i = at + 1; i < end && i < at + kMost; ++i) {
+    if (text[i] == '>') return text[i - 1] == ' ' || text[i - 1] == '-' ? at : i + 1;
+    if (!is_name_char(text[i]) && std::string_view(" ./:-").find(text[i]) == std::string_view::npos) return at;
+  }
+  return at;
+}
+
 }  // namespace
 
 // The words that the text at `span` is split into where nothing quotes it. Quotes inside it group words, as they do for a shell that
@@ -273,6 +284,13 @@ std::vector<ShellWord> ShellExpander::split(TextSpan span, bool expands) {
       ++at;
     } else if (c == '\\' && at + 1 < span.end && script_[at + 1] == '\n') {
       at += 2;
+    } else if (const size_t placeholder = end_of_placeholder(script_, at, span.end); placeholder > at) {
+      const WordRead rest = read_word(script_, {placeholder, span.end});
+      const size_t end = std::max(rest.end, placeholder);
+      std::string text(script_.substr(at, placeholder - at));
+      if (end > placeholder) text += expands ? expand(rest.word).text : rest.word.text;
+      out.push_back(bare_word(std::move(text), {at, end}));
+      at = end;
     } else if (ends_word(c)) {  // an operator
       size_t end = at + 1;
       while (end < span.end && ends_word(script_[end]) && !is_shell_blank(script_[end])) ++end;
