@@ -28,6 +28,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   schedules[Phase::kEvaluate] = compile_expanded(plan, Phase::kEvaluate, place.pp);
   schedules[Phase::kStep] = std::move(step);
   context = op_context(schedules[Phase::kStep], plan.model, place);
+  context.documents = &documents;
   std::vector<const Schedule*> all;
   for (const auto& [phase, s] : schedules) all.push_back(&s);
   memory = std::make_unique<RankMemory>(device, all);

@@ -36,7 +36,7 @@ struct Engine::State {
   void correct_routers(double by);
   void decide();
   void wait(int event);
-  void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens); }
+  void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens, documents); }
   double scale() const { return loss_scale ? loss_scale->scale : 1; }
   void set_loss_terms(int64_t num_terms, double times, double router_share) {
     set_loss_scales(times / double(num_terms), times * router_share, *memory, device);
@@ -87,6 +87,7 @@ struct Engine::State {
   std::unique_ptr<Profile> profile;  // of a step that is profiled
   double rate = 0;
   std::vector<int64_t> own_tokens;  // of a micro-batch, where ranks share sequences
+  std::vector<int64_t> documents;   // OpContext::documents
   std::unique_ptr<HostShards> host_shards;
   StepMeter meter;
   Shifts shifts;

@@ -55,19 +55,18 @@ double router_share(const Plan& plan) {
 
 namespace {
 
-// Where documents begin among the tokens of a micro-batch; behind the last one the number of tokens.
+// Where documents begin among the tokens of a micro-batch, and where the last one ends.
 void fill_starts(std::span<const int64_t> positions, std::vector<int64_t>& starts) {
-  const auto all = int64_t(positions.size());
   starts.clear();
-  for (int64_t t = 0; t < all; ++t)
-    if (positions[size_t(t)] == 0) starts.push_back(t);
-  starts.resize(size_t(all) + 1, all);
+  for (size_t t = 0; t < positions.size(); ++t)
+    if (positions[t] == 0) starts.push_back(int64_t(t));
+  starts.push_back(int64_t(positions.size()));
 }
 
 }  // namespace
 
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const RankMemory& memory, Device& device,
-          std::vector<int64_t>& own) {
+          std::vector<int64_t>& own, std::vector<int64_t>& documents) {
   const Positions positions = positions_of(x);
   for (const auto& [name, all] : {std::pair{"ids", tokens.ids}, {"targets", tokens.targets}, {"positions", tokens.positions}}) {
     if (!memory.has_run(name)) continue;
@@ -83,7 +82,9 @@ void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& x, const R
     device.copy_to_device(memory.run("reference_logps"), tokens.reference_logps.data() + micro_batch * x.B, x.B * 4);
   if (!memory.has_run("cu_seqlens")) return;
   const int64_t all = micro_batch_tokens(x);
-  fill_starts(tokens.positions.subspan(size_t(micro_batch * all), size_t(all)), own);
+  fill_starts(tokens.positions.subspan(size_t(micro_batch * all), size_t(all)), documents);
+  own = documents;
+  own.resize(size_t(all) + 1, all);  // behind the last one the number of tokens
   device.copy_to_device(memory.run("cu_seqlens"), own.data(), int64_t(own.size()) * 8);
 }
 

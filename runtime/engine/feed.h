@@ -24,8 +24,8 @@ void check_tokens(const Tokens& tokens, int64_t num_micro_batches, const OpConte
 void set_loss_scales(double of_token, double of_router, const RankMemory& memory, Device& device);
 double router_share(const Plan& plan);  // 1 / micro-batches of all ranks
 // Copies this rank's tokens of one micro-batch to the run buffers ids and targets, where documents lie to positions and cu_seqlens,
-// and, where it is given, what the reference makes of its sequences. `own` is scratch.
+// and, where it is given, what the reference makes of its sequences. `own` is scratch, `documents` OpContext::documents.
 void feed(const Tokens& tokens, int64_t micro_batch, const OpContext& context, const RankMemory& memory, Device& device,
-          std::vector<int64_t>& own);
+          std::vector<int64_t>& own, std::vector<int64_t>& documents);
 
 }  // namespace distsetup

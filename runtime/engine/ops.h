@@ -29,6 +29,8 @@ struct OpContext {
   // Expert parallelism: ranks that share the experts of each layer, and this rank's place among them.
   int ep = 1, ep_index = 0;
   bool packed = false;  // sequences hold several documents (src/plan/packed_rows.h)
+  // Of these, on the host: where each begins among the tokens of whole sequences that were fed last, and where the last one ends.
+  const std::vector<int64_t>* documents = nullptr;
 };
 // As a rank sees whole sequences with its share of the heads ("attention_whole").
 inline OpContext with_whole_sequences(OpContext x) {

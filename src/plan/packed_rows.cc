@@ -72,8 +72,6 @@ PackingProblem packing_problem(const Plan& p) {
   if (p.data.tokenizer != kPreparedTokens)
     return {"packing needs samples, and files of text have none: a sample of a prepared data set is what is packed",
             "distsetup data prepare SOURCE... --tokenizer MODEL-FOLDER --output SET, then --data SET"};
-  if (p.hardware.accelerator != Accelerator::kCpu)
-    return {"on GPUs the native trainer has no attention over the documents of a packed row yet", "--packing false, or --gpu cpu"};
   if (p.mesh.cp > 1 && p.strategy.cp_method != name(CpMethod::kUlysses))
     return {fmt::format("cp {} with {} computes parts of a sequence's scores, for which the native trainer has no kernel that keeps "
                         "the documents of a packed row apart",

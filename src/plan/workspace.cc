@@ -130,10 +130,20 @@ int64_t cuda_attention(const Symbols& s, bool bf16, std::string_view kernel, boo
   const int64_t T = shared ? s.at("T") / 2 : s.at("T"), keys_T = shared ? s.at("T") * s.at("cp") : T;
   const int64_t element = bf16 ? 2 : 4, queries = T * s.at("a") * s.at("d"), keys = keys_T * s.at("kv") * s.at("d");
   const int64_t sums = T * s.at("a") * 4, expanded = s.at("kv") < s.at("a") ? 2 * keys_T * s.at("a") * s.at("d") * element : 0;
-  if (!backward) return sums + queries * element + (bf16 ? kCudnnSeedBytes : expanded);
+  const bool is_packed = kernel.find("_packed") != std::string_view::npos;
+  constexpr int64_t kBlockRows = 128;
+  const int64_t starts = is_packed ? (kDocumentsAtOnce + 1) * 4 : 0;
+  if (!backward) return starts + sums + queries * element + (bf16 ? kCudnnSeedBytes : expanded);
   const int64_t fresh = (queries + 2 * keys) * element + expanded;
   if (!bf16) return fresh + expanded + sums;
   const int64_t heads = s.at("a") / (kernel.starts_with("attention_whole") ? s.at("cp") : 1);
+  if (is_packed) {  // what is kept of documents in blocks of 128 rows, heads in widths of 32 (flash_attn/flash_api.cpp,
+                    // mha_varlen_bwd)
+    const int64_t more =
+        kBlockRows * std::min(kDocumentsAtOnce, T) + (deterministic ? (kMostSms / heads + 1) * (s.at("S") + kBlockRows) : 0);
+    const int64_t width = (s.at("d") + 31) / 32 * 32;
+    return fresh + starts + (T + more) * s.at("a") * (width + 1) * 4 + sums;
+  }
   const int64_t groups = std::max<int64_t>(1, s.at("B") * heads);
   const int64_t splits = deterministic ? (kMostSms + groups - 1) / groups : 1;
   return fresh + splits * queries * 4 + sums;

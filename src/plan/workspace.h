@@ -14,6 +14,9 @@ inline bool has_own_attention(std::string_view kernel, const OpAttributes& a, in
   return kernel.starts_with("attention_shared") || (kernel.starts_with("attention") && (compute == Dtype::kF16 || !is_plain));
 }
 
+// On CUDA attention takes so many documents of packed rows at once.
+inline constexpr int64_t kDocumentsAtOnce = 64;
+
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator);
 
 }  // namespace distsetup

@@ -119,8 +119,25 @@ TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16
   const auto rows = random_values<TestType>(T * stride, 1);
   auto expected = rows, found = rows;
   cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction);
-  cuda::rope(kElement<TestType>, found.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction, nullptr);
+  cuda::rope(kElement<TestType>, found.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction, nullptr, nullptr);
   CHECK(difference(found, expected) < kClose<TestType>);
+  const std::vector<int64_t> positions = {0, 1, 2, 0, 0, 1, 0, 1, 2, 3};  // of documents
+  expected = found = rows;
+  cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction, 0, positions.data());
+  cuda::rope(kElement<TestType>, found.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction, positions.data(),
+             nullptr);
+  CHECK(difference(found, expected) < kClose<TestType>);
+}
+
+TEMPLATE_TEST_CASE("cuda: learned positions of documents", "[cuda_kernels]", float, Bf16, F16) {
+  const int64_t T = 7, P = 5, H = GENERATE(3, 64);
+  const std::vector<int64_t> positions = {0, 1, 2, 0, 1, 2, 3};
+  const auto y = random_values<TestType>(T * H, 1), w = random_values<TestType>(P * H, 2);
+  auto expected = y, found = y;
+  for (int64_t i = 0; i < T * H; ++i)
+    from_float(to_float(y[size_t(i)]) + to_float(w[size_t(positions[size_t(i / H)] * H + i % H)]), &expected[size_t(i)]);
+  cuda::position_add_at(kElement<TestType>, found.data(), w.data(), positions.data(), T, H, nullptr);
+  CHECK(bytes_of(found) == bytes_of(expected));
 }
 
 TEMPLATE_TEST_CASE("cuda: swiglu and its backward over its input", "[cuda_kernels]", float, Bf16, F16) {

@@ -100,6 +100,61 @@ TEST_CASE("gpu: preference pairs, and references that run in the step", "[.gpu]"
   check_on_gpu(o, 1e-4);
 }
 
+TEST_CASE("gpu: documents of packed rows train as on the CPU", "[.gpu][packing]") {
+  const bool has_window = GENERATE(false, true);
+  TinyOptions o = sized(64, 16);
+  o.packed = true;
+  o.sequence_length = 64;
+  o.geometry.qk_norm = GENERATE(false, true);
+  o.geometry.num_kv_heads = o.geometry.qk_norm ? 4 : 2;
+  if (has_window) o.geometry.family = "mistral", o.geometry.sliding_window = 3;
+  INFO((has_window ? "window" : "no window") << (o.geometry.qk_norm ? ", normed q and k" : ""));
+  check_on_gpu(o);
+  o.precision = Dtype::kBf16;
+  Plan plan = gentle_plan(o);
+  plan.train.deterministic = true;
+  CHECK(train_on_gpu(plan, 6) == train_on_gpu(plan, 6, true));
+}
+
+TEST_CASE("gpu: documents of rows with learned positions, and of one long row", "[.gpu][packing]") {
+  TinyOptions o;
+  for (const FamilyCase& f : families())
+    if (f.name == "gpt2") o.geometry = f.geometry;
+  o.geometry.vocabulary = 264;
+  o.packed = true;
+  check_on_gpu(o);
+  o = sized(256, 64);
+  o.packed = true;
+  o.sequence_length = 1024;  // more documents than are taken at once
+  o.global_batch = 2;
+  check_on_gpu(o);
+}
+
+TEST_CASE("gpu: attention of documents allocates what is declared", "[.gpu][packing]") {
+  TinyOptions o = sized(256, 64);
+  o.packed = true;
+  o.sequence_length = GENERATE(64, 1024);
+  o.precision = GENERATE(Dtype::kF32, Dtype::kBf16);
+  Plan plan = on_gpu(tiny_plan(o));
+  plan.train.deterministic = GENERATE(false, true);
+  const auto self = make_self_communicator(plan.mesh);
+  EngineOptions options;
+  options.metered_steps = 2;
+  Engine engine(plan, gpu(), *self, options);
+  engine.initialize_parameters();
+  engine.load();
+  const Batch batch = global_batch(plan, 0);
+  for (int s = 0; s < 2; ++s) {
+    const StepStats stats = engine.step({batch.ids, batch.targets, batch.valid, 1e-3, batch.reference, batch.positions});
+    for (const StepAllocation& a : stats.allocations) {
+      const Schedule& list = engine.schedule(Phase::kStep);
+      const Step& step = list.steps[size_t(a.step)];
+      INFO("S " << o.sequence_length << " step " << step.op << " " << step.kernel << ": " << a.peak_bytes << " taken");
+      CHECK(a.peak_bytes <= workspace_bytes(step, list, Accelerator::kCuda));
+    }
+  }
+}
+
 TEST_CASE("gpu: a chunked loss is the whole one", "[.gpu]") {
   TinyOptions o = sized(64, 16);
   o.geometry.tied_embeddings = GENERATE(false, true);

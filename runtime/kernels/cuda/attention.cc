@@ -62,10 +62,22 @@ std::optional<int64_t> window_keys(const Call& c) {
   const int64_t window = c.attributes->window;
   return window > 0 && window < c.context->cp * c.context->S ? std::optional<int64_t>(window) : std::nullopt;
 }
+
+}  // namespace
+
 std::optional<int64_t> window_left(const Call& c) {
   const std::optional<int64_t> keys = window_keys(c);
   return keys ? std::optional<int64_t>(*keys - 1) : std::nullopt;
 }
+
+Deterministic::Deterministic(bool on) : on_(on) {
+  if (on_) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+}
+Deterministic::~Deterministic() {
+  if (on_) at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+namespace {
 
 // Where there are fewer queries than keys they are the last ones: both kernels then align the causal mask at the last key.
 // t: q, k, v, att, lse
@@ -76,23 +88,6 @@ void flash(const Call& c, const Tensor* t) {
   t[4].copy_(std::get<4>(result));
 }
 
-// Asks libtorch for algorithms that always add in the same order.
-class Deterministic {
- public:
-  explicit Deterministic(bool on) : on_(on) {
-    if (on_) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  }
-  ~Deterministic() {
-    if (on_) at::globalContext().setDeterministicAlgorithms(false, false);
-  }
-
- private:
-  bool on_;
-};
-
-struct AttentionGradients {
-  Tensor dq, dk, dv;
-};
 // t: datt, q, k, v, att, lse
 AttentionGradients flash_gradients(const Call& c, const Tensor* t) {
   const Deterministic scope(c.context->deterministic);
@@ -135,12 +130,14 @@ void cudnn_backward(const Call& c) {
 // Keys or values once per query head.
 Tensor repeated(const Tensor& k, const OpContext& x) {
   if (x.kv == x.a) return k;
-  return k.unsqueeze(3).expand({x.B, k.size(1), x.kv, x.a / x.kv, x.d}).reshape({x.B, k.size(1), x.a, x.d});
+  return k.unsqueeze(3).expand({k.size(0), k.size(1), x.kv, x.a / x.kv, x.d}).reshape({k.size(0), k.size(1), x.a, x.d});
 }
 Tensor summed(const Tensor& dk, const OpContext& x) {
-  return x.kv == x.a ? dk : dk.view({x.B, dk.size(1), x.kv, x.a / x.kv, x.d}).sum(3);
+  return x.kv == x.a ? dk : dk.view({dk.size(0), dk.size(1), x.kv, x.a / x.kv, x.d}).sum(3);
 }
 int64_t causal_mask(int64_t queries, int64_t keys) { return queries == keys ? kCausalFromTopLeft : kCausalFromBottomRight; }
+}  // namespace
+
 void efficient(const Call& c, const Tensor* t) {
   const OpContext& x = *c.context;
   const int64_t queries = t[0].size(1), keys = t[1].size(1);
@@ -155,7 +152,7 @@ AttentionGradients efficient_gradients(const Call& c, const Tensor* t) {
   const int64_t padded = (queries + kLogSumExpAlignment - 1) / kLogSumExpAlignment * kLogSumExpAlignment;
   Tensor lse = t[5];
   if (padded != queries) {
-    lse = at::full({x.B, x.a, padded}, INFINITY, t[5].options());
+    lse = at::full({t[1].size(0), x.a, padded}, INFINITY, t[5].options());
     lse.narrow(2, 0, queries).copy_(t[5]);
   }
   // One split of the keys: no atomics.
@@ -164,6 +161,8 @@ AttentionGradients efficient_gradients(const Call& c, const Tensor* t) {
                                                         score_scale(c), /*num_splits_key=*/1, window_keys(c));
   return {std::get<0>(result), summed(std::get<1>(result), x), summed(std::get<2>(result), x)};
 }
+
+namespace {
 
 using Forward = void (*)(const Call&, const Tensor*);
 using Gradients = AttentionGradients (*)(const Call&, const Tensor*);

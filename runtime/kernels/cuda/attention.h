@@ -1,6 +1,7 @@
 // libtorch's attention kernels under the names that programs use; what each takes and which is chosen when: attention.cc.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 
 #include "runtime/engine/aten_views.h"
@@ -14,9 +15,30 @@ struct LibtorchKernel {
   OpFunction f32, half;  // half: of both 16-bit types
 };
 const std::map<std::string, LibtorchKernel>& attention_kernels();
+const std::map<std::string, LibtorchKernel>& document_kernels();  // of packed rows; attention_documents.cc
 // Why this device cannot run an attention kernel with these shapes; "": it can.
 std::string attention_refusal(const std::string& kernel, const Call& call);
 // Another kernel that does the same faster here, where there is one.
 void take_faster(Call& call);
+
+// The fp32 kernel. t: q, k, v, att, lse
+void efficient(const Call& c, const at::Tensor* t);
+struct AttentionGradients {
+  at::Tensor dq, dk, dv;
+};
+// t: datt, q, k, v, att, lse
+AttentionGradients efficient_gradients(const Call& c, const at::Tensor* t);
+// Keys that a query sees before itself, where that is not all.
+std::optional<int64_t> window_left(const Call& c);
+
+// Asks libtorch for algorithms that always add in the same order.
+class Deterministic {
+ public:
+  explicit Deterministic(bool on);
+  ~Deterministic();
+
+ private:
+  bool on_;
+};
 
 }  // namespace distsetup::cuda

@@ -209,7 +209,7 @@ void each_dw(const Call& c) {
 
 Tensor ends_of(const Call& c, int64_t num_experts) {
   Tensor ends = at::empty({num_experts}, at::TensorOptions().dtype(at::kInt).device(device()));
-  row_ends(in<int64_t>(c, 2), ends.mutable_data_ptr<int32_t>(), num_experts, compute());
+  to_int32(in<int64_t>(c, 2) + 1, 0, ends.mutable_data_ptr<int32_t>(), num_experts, compute());
   return ends;
 }
 void one_product(const Call& c) {

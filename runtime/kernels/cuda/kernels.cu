@@ -128,10 +128,10 @@ __global__ void bias_add_kernel(E* x, const E* b, int64_t n, int64_t H) {
 // A block per row; a thread turns N pairs of one head.
 template <class E, int N>
 __global__ void rope_kernel(E* rows, const float* cos, const float* sin, int64_t S, int num_heads, int D, int half, int64_t row_stride,
-                            float direction) {
-  const int64_t t = blockIdx.x;
+                            float direction, const int64_t* positions) {
+  const int64_t t = blockIdx.x, at = positions == nullptr ? t % S : positions[t];
   const int packs = half / N;
-  const float *cos_row = cos + t % S * half, *sin_row = sin + t % S * half;
+  const float *cos_row = cos + at * half, *sin_row = sin + at * half;
   for (int i = int(threadIdx.x); i < num_heads * packs; i += int(blockDim.x)) {
     const int j = i % packs * N;
     E *first = rows + t * row_stride + i / packs * D + j, *second = first + half;
@@ -275,12 +275,12 @@ void qk_norm_backward(Element element, const void* dqk, const void* qkv, const f
 }
 
 void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
-          int64_t R, int64_t row_stride, float direction, StreamHandle stream) {
+          int64_t R, int64_t row_stride, float direction, const int64_t* positions, StreamHandle stream) {
   const bool is_aligned = D % pack_size(element) == 0 && row_stride % pack_size(element) == 0;
   with_pack(element, is_aligned ? R / 2 : 1, {rows}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     launch(rope_kernel<E, width()>, unsigned(T), kBlock, stream, static_cast<E*>(rows), cos, sin, S, int(num_heads), int(D),
-           int(R / 2), row_stride, direction);
+           int(R / 2), row_stride, direction, positions);
   });
   check_launch("rope");
 }

@@ -38,7 +38,7 @@ void qk_norm_backward(Element element, const void* dqk, const void* qkv, const f
                       void* dqkv, void* gwq_D, void* gwk_D, int64_t T, Heads heads, float weight_offset, bool accumulate,
                       StreamHandle stream);
 void rope(Element element, void* rows, const float* cos, const float* sin, int64_t T, int64_t S, int64_t num_heads, int64_t D,
-          int64_t R, int64_t row_stride, float direction, StreamHandle stream);
+          int64_t R, int64_t row_stride, float direction, const int64_t* positions_T, StreamHandle stream);
 void swiglu(Element element, const void* gu_T2F, void* m_TF, int64_t T, int64_t F, StreamHandle stream);
 void swiglu_backward(Element element, const void* dm_TF, const void* gu_T2F, void* dgu_T2F, int64_t T, int64_t F, StreamHandle stream);
 void embedding_forward(Element element, const int64_t* ids_T, const void* w_VH, void* y_TH, int64_t T, int64_t H, float multiplier,
@@ -60,6 +60,9 @@ void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, co
 void add(Element element, const void* a, const void* b, void* c, int64_t n, StreamHandle stream);
 void position_add(Element element, void* y_TH, const void* w_PH, int64_t T, const Positions& positions, int64_t H, int64_t first,
                   StreamHandle stream);
+// At given positions (of documents); backward is embedding_backward of them.
+void position_add_at(Element element, void* y_TH, const void* w_PH, const int64_t* positions_T, int64_t T, int64_t H,
+                     StreamHandle stream);
 void position_backward(Element element, const void* dy_TH, void* gw_PH, int64_t T, const Positions& positions, int64_t P, int64_t H,
                        int64_t first, bool accumulate, StreamHandle stream);
 void activation(Element element, Activation f, const void* x, void* y, int64_t n, StreamHandle stream);
@@ -128,8 +131,8 @@ void own_starts(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_exp
                 StreamHandle stream);
 void sort_weights(const float* weights_N, const int64_t* order_N, float* rows_N, int64_t N, StreamHandle stream);
 void unsort_weights(const float* rows_N, const int64_t* order_N, float* weights_N, int64_t N, StreamHandle stream);
-// ends[e] = starts[e + 1]; and zeros for the `numel` elements of g of each expert that has no rows.
-void row_ends(const int64_t* starts, int32_t* ends_E, int64_t num_experts, StreamHandle stream);
+// to[i] = from[i] - less; and zeros for the `numel` elements of g of each expert that has no rows.
+void to_int32(const int64_t* from, int64_t less, int32_t* to, int64_t n, StreamHandle stream);
 void clear_idle(Element element, const int64_t* starts, void* g, int64_t numel, int64_t num_experts, StreamHandle stream);
 // kernels.cu again
 // To one of the 16-bit types.

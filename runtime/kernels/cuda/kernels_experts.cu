@@ -167,11 +167,11 @@ __global__ void unsort_weights_kernel(const float* rows, const int64_t* order, f
   if (i < N) weights[order[i]] = rows[i];
 }
 
-// --- products: where rows of experts end, as int32; gradients of experts without rows
+// --- products: where rows end, as int32; gradients of experts without rows
 
-__global__ void row_ends_kernel(const int64_t* starts, int32_t* ends, int64_t num_experts) {
-  const int64_t e = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (e < num_experts) ends[e] = int32_t(starts[e + 1]);
+__global__ void to_int32_kernel(const int64_t* from, int64_t less, int32_t* to, int64_t n) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) to[i] = int32_t(from[i] - less);
 }
 template <class E>
 __global__ void clear_idle_kernel(const int64_t* starts, E* g, int64_t numel) {
@@ -253,9 +253,9 @@ void unsort_weights(const float* rows, const int64_t* order, float* weights, int
   launch(unsort_weights_kernel, grid(N, kBlock), kBlock, stream, rows, order, weights, N);
   check_launch("unsort_weights");
 }
-void row_ends(const int64_t* starts, int32_t* ends, int64_t num_experts, StreamHandle stream) {
-  launch(row_ends_kernel, grid(num_experts, kBlock), kBlock, stream, starts, ends, num_experts);
-  check_launch("row_ends");
+void to_int32(const int64_t* from, int64_t less, int32_t* to, int64_t n, StreamHandle stream) {
+  launch(to_int32_kernel, grid(n, kBlock), kBlock, stream, from, less, to, n);
+  check_launch("to_int32");
 }
 void clear_idle(Element element, const int64_t* starts, void* g, int64_t numel, int64_t num_experts, StreamHandle stream) {
   constexpr int kBlocksEach = 16;

@@ -91,6 +91,11 @@ __global__ void position_add_kernel(E* y, const E* w, int64_t n, Positions posit
   if (i < n) store(y + i, load(y + i) + load(w + positions.at((first + i / H) % positions.rows) * H + i % H));
 }
 template <class E>
+__global__ void position_add_at_kernel(E* y, const E* w, const int64_t* positions, int64_t n, int64_t H) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) store(y + i, load(y + i) + load(w + positions[i / H] * H + i % H));
+}
+template <class E>
 __global__ void position_backward_kernel(const E* dy, E* gw, int64_t T, Positions positions, int64_t n, int64_t H, int64_t first,
                                          bool accumulate) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -194,6 +199,14 @@ void position_add(Element element, void* y, const void* w, int64_t T, const Posi
     launch(position_add_kernel<E>, grid(T * H, kBlock), kBlock, stream, DISTSETUP_OUT(y), DISTSETUP_IN(w), T * H, positions, H, first);
   });
   check_launch("position_add");
+}
+
+void position_add_at(Element element, void* y, const void* w, const int64_t* positions, int64_t T, int64_t H, StreamHandle stream) {
+  with_type(element, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(position_add_at_kernel<E>, grid(T * H, kBlock), kBlock, stream, DISTSETUP_OUT(y), DISTSETUP_IN(w), positions, T * H, H);
+  });
+  check_launch("position_add_at");
 }
 
 void position_backward(Element element, const void* dy, void* gw, int64_t T, const Positions& positions, int64_t P, int64_t H,

@@ -112,7 +112,10 @@ class CudaKernels : public Kernels {
       return "";
     }
     if (bind_grouped_op(kernel, call)) return "";
-    const std::map<std::string, LibtorchKernel>& table = kernel.starts_with("attention") ? attention_kernels() : libtorch_kernels();
+    const bool is_of_documents = kernel.find("_packed") != std::string::npos;
+    const std::map<std::string, LibtorchKernel>& table = is_of_documents                   ? document_kernels()
+                                                         : kernel.starts_with("attention") ? attention_kernels()
+                                                                                           : libtorch_kernels();
     const auto found = table.find(kernel);
     if (found == table.end()) return "the CUDA plugin has no such kernel";
     call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});

@@ -49,11 +49,12 @@ void head_norm_backward(const Call& c) {
   qk_norm_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in(c, 3), in(c, 4), out(c, 0), out(c, 1), out(c, 2),
                    c.context->T, heads_of(c), weight_offset(c), c.accumulate, compute());
 }
-// rows, cos, sin -> rows
+// rows, cos, sin[, positions] -> rows
 void rotate(const Call& c, float direction) {
   const OpContext& x = *c.context;
+  const int64_t* positions = c.reads.size() > 3 ? in_as<int64_t>(c, 3) : nullptr;
   rope(element(c), out(c, 0), in_as<float>(c, 1), in_as<float>(c, 2), x.T, x.S, x.a + x.kv, x.d, 2 * c.reads[1].dim(1),
-       c.writes[0].dim(1), direction, compute());
+       c.writes[0].dim(1), direction, positions, compute());
 }
 void rotate_forward(const Call& c) { rotate(c, 1.f); }
 void rotate_backward(const Call& c) { rotate(c, -1.f); }
@@ -145,6 +146,17 @@ void positions_backward(const Call& c) {
   position_backward(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0),
                     c.writes[0].dim(1), first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
 }
+// y, p:wpe, positions -> y: rows of a rank that splits the tokens are some of them
+void positions_of_documents(const Call& c) {
+  const int64_t T = c.writes[0].dim(0);
+  position_add_at(element(c), out(c, 0), in(c, 1), in_as<int64_t>(c, 2) + first_token(c, T), T, c.writes[0].dim(1), compute());
+}
+// dy, positions -> g:wpe: as the rows of an embedding whose ids are the positions
+void positions_of_documents_backward(const Call& c) {
+  const int64_t T = c.reads[0].dim(0), P = c.writes[0].dim(0);
+  embedding_backward(element(c), in_as<int64_t>(c, 1) + first_token(c, T), in(c, 0), out(c, 0), T, P, c.writes[0].dim(1), 1.0f,
+                     VocabularyRange{0, P}, c.accumulate, compute());
+}
 // p:W .. -> W
 void unpack_nf4(const Call& c) {
   char* to = out_as<char>(c, 0);
@@ -183,6 +195,10 @@ const std::map<std::string, OpFunction>& own_kernels() {
                                                           {"qk_norm_backward", head_norm_backward},
                                                           {"rope", rotate_forward},
                                                           {"rope_backward", rotate_backward},
+                                                          {"rope_packed", rotate_forward},
+                                                          {"rope_packed_backward", rotate_backward},
+                                                          {"position_add_packed", positions_of_documents},
+                                                          {"position_add_packed_backward", positions_of_documents_backward},
                                                           {"swiglu", gate},
                                                           {"swiglu_backward", gate_backward},
                                                           {"cross_entropy", loss},
