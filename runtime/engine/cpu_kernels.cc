@@ -110,6 +110,7 @@ class CpuKernels : public Kernels {
       for (const double block : blocks) *sum += block;
     }
   }
+  void adamw(const AdamWUpdate& update) const override { update_adamw_on_host(update); }
   void lion(const LionUpdate& update) const override { update_lion_on_host(update); }
   void adamw_8bit(const AdamW8bitUpdate& update) const override { update_adamw_8bit_on_host(update); }
   void adafactor(AdafactorPass pass, const AdafactorUpdate& update) const override { adafactor_on_host(pass, update); }

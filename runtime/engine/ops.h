@@ -96,7 +96,8 @@ class Kernels {
   };
   // *sum = Σ x² over the ranges, in their order.
   virtual void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const = 0;
-  // Optimizers that libtorch has no fused kernel of.
+  // Optimizers that libtorch has no fused kernel of, or one that moves more bytes.
+  virtual void adamw(const AdamWUpdate& update) const = 0;
   virtual void lion(const LionUpdate& update) const = 0;
   virtual void adamw_8bit(const AdamW8bitUpdate& update) const = 0;
   virtual void adafactor(AdafactorPass pass, const AdafactorUpdate& update) const = 0;

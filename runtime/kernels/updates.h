@@ -1,4 +1,7 @@
 // Updates of optimizers that libtorch has no fused kernel of, as a kernel gets them: memory of the device, numbers of one step.
+//   adamw       m = m + rest1 (g - m);  v = v + rest2 (g² - v);  p = keep p - rate m / (sqrt(v) / correction2 + epsilon): torch's,
+//   which
+//               writes the clipped gradient back too, a byte in eight (CUDA)
 //   lion        d = beta1 m + rest1 g;  p = keep p - rate sign(d);  m = beta2 m + rest2 g          with g = clip · gradient
 //   adamw_8bit  m = beta1 m + rest1 g;  v = beta2 v + rest2 g²;  p = keep p - rate m / (sqrt(v) / correction2 + epsilon);  moments are
 //               codes and scales (runtime/optim/block_codes.h), the parameter moves before they are rounded
@@ -10,6 +13,13 @@
 
 namespace distsetup {
 
+struct AdamWUpdate {
+  float* parameters = nullptr;
+  const float* gradients = nullptr;
+  float *first = nullptr, *second = nullptr;  // moments
+  int64_t n = 0;
+  float clip = 1, keep = 1, rate = 0, correction2 = 1, epsilon = 0, rest1 = 0, rest2 = 0;
+};
 struct LionUpdate {
   float* parameters = nullptr;
   const float* gradients = nullptr;

@@ -25,6 +25,8 @@ void Optimizer::prepare(const Instruction& instruction, const Call&, int64_t, do
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
                                           Device& device, const OptimizerPlace& place) {
+  if (train.optimizer == "adamw" && device.accelerator() == Accelerator::kCuda)
+    return make_own_adamw(train, ranges, memory, device.kernels());
   if (train.optimizer == "adamw") return make_adamw(train, ranges, memory, device.accelerator(), device.index());
   if (train.optimizer == "sgd") return make_sgd(train, ranges, memory, device.accelerator(), device.index());
   if (train.optimizer == "lion") return make_lion(train, ranges, memory, device.kernels());

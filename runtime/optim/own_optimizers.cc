@@ -21,6 +21,42 @@ void set_betas(const TrainPlan& train, Update& u) {
   u.beta2 = static_cast<float>(train.beta2), u.rest2 = static_cast<float>(1 - train.beta2);
 }
 
+class OwnAdamW final : public Optimizer {
+ public:
+  OwnAdamW(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory, const Kernels& kernels)
+      : train_(train),
+        ranges_(ranges),
+        memory_(memory),
+        first_(static_cast<float*>(memory.state("exp_avg"))),
+        second_(static_cast<float*>(memory.state("exp_avg_sq"))),
+        kernels_(kernels) {}
+
+  void step(int64_t step, double learning_rate, double clip) override {
+    const double correction1 = 1 - std::pow(train_.beta1, double(step)), correction2 = 1 - std::pow(train_.beta2, double(step));
+    for (const DecayRange& range : ranges_) {
+      AdamWUpdate u;
+      u.parameters = memory_.master + range.begin;
+      u.gradients = memory_.gradient + range.begin;
+      u.first = first_ + range.begin, u.second = second_ + range.begin;
+      u.n = range.end - range.begin;
+      u.clip = static_cast<float>(clip);
+      u.keep = kept_part(train_, range.decay, learning_rate);
+      u.rate = static_cast<float>(learning_rate / correction1);
+      u.correction2 = static_cast<float>(std::sqrt(correction2));
+      u.epsilon = static_cast<float>(train_.epsilon);
+      u.rest1 = static_cast<float>(1 - train_.beta1), u.rest2 = static_cast<float>(1 - train_.beta2);
+      kernels_.adamw(u);
+    }
+  }
+
+ private:
+  const TrainPlan train_;
+  const std::vector<DecayRange> ranges_;
+  const OptimizerMemory memory_;
+  float *const first_, *const second_;
+  const Kernels& kernels_;
+};
+
 class Lion final : public Optimizer {
  public:
   Lion(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory, const Kernels& kernels)
@@ -124,6 +160,18 @@ void update_block(const AdamW8bitUpdate& u, int64_t begin) {
 
 }  // namespace
 
+void update_adamw_on_host(const AdamWUpdate& u) {
+  constexpr int64_t kBytesOfWork = 28;
+  parallel_ranges(u.n, kBytesOfWork, [&u](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float g = u.gradients[i] * u.clip;
+      const float m = u.first[i] + u.rest1 * (g - u.first[i]), v = u.second[i] + u.rest2 * (g * g - u.second[i]);
+      u.first[i] = m, u.second[i] = v;
+      u.parameters[i] = u.parameters[i] * u.keep - u.rate * m / (std::sqrt(v) / u.correction2 + u.epsilon);
+    }
+  });
+}
+
 void update_lion_on_host(const LionUpdate& u) {
   constexpr int64_t kBytesOfWork = 20;
   parallel_ranges(u.n, kBytesOfWork, [&u](int64_t begin, int64_t end) {
@@ -141,6 +189,11 @@ void update_adamw_8bit_on_host(const AdamW8bitUpdate& u) {
   parallel_ranges((u.n + kScaleBlock - 1) / kScaleBlock, kBytesOfWork, [&u](int64_t from, int64_t to) {
     for (int64_t block = from; block < to; ++block) update_block(u, block * kScaleBlock);
   });
+}
+
+std::unique_ptr<Optimizer> make_own_adamw(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,
+                                          const Kernels& kernels) {
+  return std::make_unique<OwnAdamW>(train, ranges, memory, kernels);
 }
 
 std::unique_ptr<Optimizer> make_lion(const TrainPlan& train, const std::vector<DecayRange>& ranges, const OptimizerMemory& memory,

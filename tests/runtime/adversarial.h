@@ -114,6 +114,9 @@ class LateKernels : public Kernels {
   void sum_of_squares(const float* x, const std::vector<ElementRange>& ranges, double* sum) const override {
     streams_.put_action(Stream::kCompute, [=, this] { now_.sum_of_squares(x, ranges, sum); });
   }
+  void adamw(const AdamWUpdate& update) const override {
+    streams_.put_action(Stream::kCompute, [=, this] { now_.adamw(update); });
+  }
   void lion(const LionUpdate& update) const override {
     streams_.put_action(Stream::kCompute, [=, this] { now_.lion(update); });
   }

@@ -91,5 +91,25 @@ TEST_CASE("cuda: Lion moves as on the CPU", "[cuda_kernels]") {
   CHECK(p != random_values<float>(n, 2));
 }
 
+TEST_CASE("cuda: AdamW, from any element on", "[cuda_kernels]") {
+  const int64_t n = GENERATE(1, 5, 1027, 40000), first = GENERATE(0, 1);
+  const auto p0 = random_values<float>(n + first, 1), g = random_values<float>(n + first, 2), m0 = random_values<float>(n + first, 3);
+  std::vector<float> v0 = random_values<float>(n + first, 4);
+  for (float& v : v0) v *= v;
+  AdamWUpdate u;
+  u.n = n;
+  u.clip = 0.5f, u.keep = 0.99f, u.rate = 0.125f, u.correction2 = 0.75f, u.epsilon = 1e-8f, u.rest1 = 0.1f, u.rest2 = 0.05f;
+  u.gradients = g.data() + first;
+  std::vector<float> p = p0, m = m0, v = v0, p2 = p0, m2 = m0, v2 = v0;
+  u.parameters = p.data() + first, u.first = m.data() + first, u.second = v.data() + first;
+  update_adamw_on_host(u);
+  u.parameters = p2.data() + first, u.first = m2.data() + first, u.second = v2.data() + first;
+  cuda::adamw(u, nullptr);
+  CHECK(difference(p2, p) < 1e-6);
+  CHECK(difference(m2, m) < 1e-6);
+  CHECK(difference(v2, v) < 1e-6);
+  CHECK(difference(p, p0) > 1e-3);
+}
+
 }  // namespace
 }  // namespace distsetup

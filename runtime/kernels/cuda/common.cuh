@@ -140,8 +140,9 @@ __device__ V block_sum(V v) {
 
 // --- Column sums over T rows: the rows are split over blocks, whose sums lie in static memory and are added in order. One stream.
 
-constexpr int kColumnSplits = 32, kColumnsAtOnce = 16384, kRowLanes = 8;
-__device__ float column_parts[kColumnSplits * kColumnsAtOnce];
+constexpr int kColumnsAtOnce = 16384, kRowLanes = 8, kMostSplits = 256;
+constexpr int64_t kColumnParts = 32 * kColumnsAtOnce;  // of few columns rows are split more often
+__device__ float column_parts[kColumnParts];
 
 // Columns first ... first + num - 1 of term(row, column, out), which gives N columns. Block (x, y): 32 · N columns of rows part y.
 template <int N, class Term>
@@ -164,27 +165,33 @@ __global__ void column_parts_kernel(Term term, int64_t T, int64_t first, int64_t
     const int64_t column = int64_t(blockIdx.x) * kWarp * N + j;
     float total = 0;
     for (int lane = 0; lane < kRowLanes; ++lane) total += lanes[lane][j];
-    if (column < num) column_parts[blockIdx.y * kColumnsAtOnce + column] = total;
+    if (column < num) column_parts[blockIdx.y * num + column] = total;
   }
 }
 template <class E>
 __global__ void column_finish_kernel(E* out, int64_t num, int splits, bool accumulate) {
-  const int64_t j = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (j >= num) return;
+  __shared__ float lanes[kRowLanes][kWarp];
+  const int64_t j = int64_t(blockIdx.x) * kWarp + threadIdx.x;
+  float sum = 0;
+  for (int s = int(threadIdx.y); s < splits && j < num; s += kRowLanes) sum += column_parts[s * num + j];
+  lanes[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (j >= num || threadIdx.y != 0) return;
   float total = 0;
-  for (int s = 0; s < splits; ++s) total += column_parts[s * kColumnsAtOnce + j];
+  for (int lane = 0; lane < kRowLanes; ++lane) total += lanes[lane][threadIdx.x];
   store(out + j, accumulate ? load(out + j) + total : total);
 }
 // out[j] = [out[j] +] the sum over rows of column j
 template <int N, class E, class Term>
 void column_sums(const Term& term, int64_t T, int64_t H, E* out, bool accumulate, StreamHandle stream) {
   const int64_t enough = (T + 63) / 64;
-  const int splits = int(enough < kColumnSplits ? enough : kColumnSplits);
   for (int64_t first = 0; first < H; first += kColumnsAtOnce) {
-    const int64_t num = H - first < kColumnsAtOnce ? H - first : kColumnsAtOnce;
+    const int64_t num = H - first < kColumnsAtOnce ? H - first : kColumnsAtOnce, room = kColumnParts / num;
+    const int64_t most = room < kMostSplits ? room : kMostSplits;
+    const int splits = int(enough < most ? enough : most);
     launch(column_parts_kernel<N, Term>, dim3(grid(num, kWarp * N), unsigned(splits)), dim3(kWarp, kRowLanes), stream, term, T, first,
            num);
-    launch(column_finish_kernel<E>, grid(num, kBlock), kBlock, stream, out + first, num, splits, accumulate);
+    launch(column_finish_kernel<E>, grid(num, kWarp), dim3(kWarp, kRowLanes), stream, out + first, num, splits, accumulate);
   }
 }
 // A norm's weight: dh times the normed x. `mean`: of a layer norm; nullptr: the norm subtracts none.

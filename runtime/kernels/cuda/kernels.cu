@@ -5,10 +5,6 @@
 namespace distsetup::cuda {
 namespace {
 
-constexpr int kNumSplits = 64;  // parts of a column sum over very many rows
-
-__device__ float partial_columns[2 * kNumSplits * kMaxHeadSize];
-
 // --- norms
 
 template <class E, int N>
@@ -91,31 +87,22 @@ __global__ void head_norm_backward_kernel(const E* dqk, const E* qkv, const floa
 }
 // Weight gradients of q (blockIdx.y 0) and k (1): T · heads rows and only D columns, so rows are split over blockIdx.x; thread j has
 // column j. The second kernel adds the parts in order.
+// A norm's weight, of rows that are heads of q or of k: those from `first` on, `count` of them in each token.
 template <class E>
-__global__ void head_norm_weight_parts(const E* dqk, const E* qkv, const float* r, int64_t T, Heads heads) {
-  const bool is_k = blockIdx.y == 1;
-  const int64_t n = heads.num_q + heads.num_kv, D = heads.size, count = is_k ? heads.num_kv : heads.num_q,
-                first = is_k ? heads.num_q : 0;
-  const int64_t rows = T * count, part = (rows + kNumSplits - 1) / kNumSplits, begin = blockIdx.x * part;
-  const int64_t end = begin + part < rows ? begin + part : rows;
-  for (int64_t j = threadIdx.x; j < D; j += blockDim.x) {
-    float sum = 0;
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t t = row / count, i = first + row % count, item = t * n + i;
-      sum += load(dqk + item * D + j) * load(qkv + t * (heads.num_q + 2 * heads.num_kv) * D + i * D + j) * r[item];
-    }
-    partial_columns[(blockIdx.y * kNumSplits + blockIdx.x) * kMaxHeadSize + j] = sum;
+struct HeadNormWeightTerm {
+  const E *dqk, *qkv;
+  const float* r;
+  Heads heads;
+  int64_t first, count;
+  template <int N>
+  __device__ void columns(int64_t row, int64_t j, float* out) const {
+    const int64_t t = row / count, i = first + row % count, item = t * (heads.num_q + heads.num_kv) + i, D = heads.size;
+    float v[N];
+    load_pack<N>(dqk + item * D + j, out);
+    load_pack<N>(qkv + (t * (heads.num_q + 2 * heads.num_kv) + i) * D + j, v);
+    for (int c = 0; c < N; ++c) out[c] *= v[c] * r[item];
   }
-}
-template <class E>
-__global__ void head_norm_weight_sum(E* gwq, E* gwk, int64_t D, bool accumulate) {
-  E* out = blockIdx.x == 1 ? gwk : gwq;
-  for (int64_t j = threadIdx.x; j < D; j += blockDim.x) {
-    float sum = 0;
-    for (int s = 0; s < kNumSplits; ++s) sum += partial_columns[(blockIdx.x * kNumSplits + s) * kMaxHeadSize + j];
-    store(out + j, accumulate ? load(out + j) + sum : sum);
-  }
-}
+};
 
 // --- elementwise
 
@@ -262,11 +249,13 @@ void qk_norm(Element element, const void* qkv, const void* wq, const void* wk, v
 void qk_norm_backward(Element element, const void* dqk, const void* qkv, const float* r, const void* wq, const void* wk, void* dqkv,
                       void* gwq, void* gwk, int64_t T, Heads heads, float offset, bool accumulate, StreamHandle stream) {
   const int64_t items = T * (heads.num_q + heads.num_kv);
-  with_type(element, [&](auto* e) {
+  with_pack(element, heads.size, {dqk, qkv}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
-    launch(head_norm_weight_parts<E>, dim3(kNumSplits, 2), kBlock, stream, static_cast<const E*>(dqk), static_cast<const E*>(qkv), r,
-           T, heads);
-    launch(head_norm_weight_sum<E>, 2, kBlock, stream, static_cast<E*>(gwq), static_cast<E*>(gwk), heads.size, accumulate);
+    const HeadNormWeightTerm<E> q = {static_cast<const E*>(dqk), static_cast<const E*>(qkv), r, heads, 0, heads.num_q};
+    HeadNormWeightTerm<E> k = q;
+    k.first = heads.num_q, k.count = heads.num_kv;
+    column_sums<width()>(q, T * q.count, heads.size, static_cast<E*>(gwq), accumulate, stream);
+    column_sums<width()>(k, T * k.count, heads.size, static_cast<E*>(gwk), accumulate, stream);
     launch(head_norm_backward_kernel<E>, grid(items, kBlock / kWarp), kBlock, stream, static_cast<const E*>(dqk),
            static_cast<const E*>(qkv), r, static_cast<const E*>(wq), static_cast<const E*>(wk), static_cast<E*>(dqkv), T, heads,
            offset);

@@ -144,6 +144,7 @@ void sum_partials(Element element, const void* own, const void* received, const 
 // *sum = [*sum +] Σ x²
 void sum_of_squares(const float* x, int64_t n, double* sum, bool accumulate, StreamHandle stream);
 // kernels_optimizer.cu
+void adamw(const AdamWUpdate& update, StreamHandle stream);
 void lion(const LionUpdate& update, StreamHandle stream);
 void adamw_8bit(const AdamW8bitUpdate& update, StreamHandle stream);
 // kernels_matrix_optimizers.cu

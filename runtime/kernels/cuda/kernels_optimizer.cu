@@ -1,8 +1,33 @@
-// Optimizers' updates: Lion, and AdamW with moments in 8 bits. See runtime/kernels/updates.h.
+// Optimizers' updates: AdamW, Lion, and AdamW with moments in 8 bits. See runtime/kernels/updates.h.
 #include "runtime/kernels/cuda/common.cuh"
 
 namespace distsetup::cuda {
 namespace {
+
+__device__ inline void adamw_element(const AdamWUpdate& u, float& p, float gradient, float& m, float& v) {
+  const float g = gradient * u.clip;
+  m = m + u.rest1 * (g - m);
+  v = v + u.rest2 * (g * g - v);
+  p = p * u.keep - u.rate * m / (sqrtf(v) / u.correction2 + u.epsilon);
+}
+// N elements at a time; what is left over one by one.
+template <int N>
+__global__ void adamw_kernel(AdamWUpdate u) {
+  const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, stride = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t i = thread * N; i + N <= u.n; i += stride * N) {
+    float p[N], g[N], m[N], v[N];
+    load_pack<N>(u.parameters + i, p);
+    load_pack<N>(u.gradients + i, g);
+    load_pack<N>(u.first + i, m);
+    load_pack<N>(u.second + i, v);
+    for (int c = 0; c < N; ++c) adamw_element(u, p[c], g[c], m[c], v[c]);
+    store_pack<N>(u.parameters + i, p);
+    store_pack<N>(u.first + i, m);
+    store_pack<N>(u.second + i, v);
+  }
+  const int64_t left = u.n / N * N + thread;
+  if (left < u.n) adamw_element(u, u.parameters[left], u.gradients[left], u.first[left], u.second[left]);
+}
 
 __global__ void lion_kernel(LionUpdate u) {
   const int64_t stride = int64_t(gridDim.x) * blockDim.x;
@@ -92,8 +117,19 @@ LaunchRanges take_ranges(const AdamW8bitUpdate& u, int64_t block, int64_t num_bl
 
 }  // namespace
 
+constexpr unsigned kMostBlocks = 1 << 16;
+
+void adamw(const AdamWUpdate& update, StreamHandle stream) {
+  with_pack(Element::kF32, 0, {update.parameters, update.gradients, update.first, update.second}, [&](auto*, auto width) {
+    if constexpr (width() <= kPackSize<float>) {
+      const unsigned needed = grid(update.n, int64_t{kBlock} * width());
+      launch(adamw_kernel<width()>, needed < kMostBlocks ? needed : kMostBlocks, kBlock, stream, update);
+    }
+  });
+  check_launch("adamw");
+}
+
 void lion(const LionUpdate& update, StreamHandle stream) {
-  constexpr unsigned kMostBlocks = 1 << 16;
   const unsigned needed = grid(update.n, kBlock);
   launch(lion_kernel, needed < kMostBlocks ? needed : kMostBlocks, kBlock, stream, update);
   check_launch("lion");

@@ -146,6 +146,7 @@ class CudaKernels : public Kernels {
     check_cuda(cudaMemsetAsync(sum, 0, sizeof(double), compute()), "memset");
     for (const ElementRange& r : ranges) cuda::sum_of_squares(x + r.begin, r.end - r.begin, sum, /*accumulate=*/true, compute());
   }
+  void adamw(const AdamWUpdate& update) const override { cuda::adamw(update, compute()); }
   void lion(const LionUpdate& update) const override { cuda::lion(update, compute()); }
   void adamw_8bit(const AdamW8bitUpdate& update) const override { cuda::adamw_8bit(update, compute()); }
   void adafactor(AdafactorPass pass, const AdafactorUpdate& update) const override { cuda::adafactor(pass, update, compute()); }
