@@ -10,9 +10,10 @@
 
 namespace distsetup {
 
-int free_port_from(int first) {
+int free_port_from(int first, const std::function<bool(int port)>& taken) {
   constexpr int kTried = 1000, kLastPort = 65535;
   for (int port = first; port <= std::min(kLastPort, first + kTried); ++port) {
+    if (taken(port)) continue;
     const OpenFile socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int yes = 1;
     ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));

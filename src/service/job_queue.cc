@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr double kNodeSilence_s = 10;
-constexpr double kTurn_s = 0.25, kKeeperStart_s = 10, kForget_s = 60, kSweep_s = 60, kAskSlurm_s = 2;
+constexpr double kTurn_s = 0.25, kKeeperStart_s = 10, kForget_s = 60, kSweep_s = 60, kAskSlurm_s = 2, kPortKept_s = 60;
 constexpr TimeMs kPatience_ms = 5000;  // a keeper gets so long beyond the grace, then its session is killed
 constexpr int kLongestBackoff = 10;    // doublings
 
@@ -304,7 +304,12 @@ void JobQueue::start_keeper(const JobRecord& job) {
     if (forbid_attempt(folder, job.attempt)) finish(job, none);
     return;
   }
-  const int port = job.num_nodes > 1 ? free_port_from(service_.settings.master_port) : 0;
+  const auto just_given = [this](int port) {
+    const auto given = port_given_s_.find(port);
+    return given != port_given_s_.end() && now_s() - given->second < kPortKept_s;
+  };
+  const int port = job.num_nodes > 1 ? free_port_from(service_.settings.master_port, just_given) : 0;
+  port_given_s_[port] = now_s();
   if (job.num_nodes > 1)
     (void)write_file_atomic(attempt + "/rendezvous.json", Json{{"master_port", port}}.dump() + "\n", Overwrite::kForce);
   const Json orders = keeper_orders(service_.settings, job, *facts, port).json();

@@ -54,6 +54,7 @@ class JobQueue {
   std::condition_variable wake_;
   bool is_woken_ = false, is_ending_ = false;
   std::map<std::string, double> spawned_s_;  // "id attempt": when we started its keeper
+  std::map<int, double> port_given_s_;       // when a port was given to a job: its ranks listen there only later
   std::vector<pid_t> children_;              // keepers that this server started
   double forgot_s_ = 0, swept_s_ = 0, asked_slurm_s_ = 0;
 };

@@ -8,7 +8,7 @@ sshd=$(PATH=$PATH:/usr/sbin command -v sshd) || { echo "not run: no sshd"; exit 
 cd "$work"
 
 config() { # NODES RANKS SERVE
-  printf 'fsdp_config: {sharding_strategy: "FULL_SHARD", mixed_precision_policy: null}\ntorch_run_config: {nnodes: %s, nproc_per_node: %s, master_addr: 127.0.0.1}\nmax_seq_length: 64\nserve: %s\n' "$1" "$2" "$3" >run_fsdp.yaml
+  printf 'fsdp_config: {sharding_strategy: "FULL_SHARD", mixed_precision_policy: null}\ntorch_run_config: {nnodes: %s, nproc_per_node: %s, master_addr: 127.0.0.1, master_port: %s}\nmax_seq_length: 64\nserve: %s\n' "$1" "$2" "$(free_port)" "$3" >run_fsdp.yaml
 }
 send() { curl -sS -H 'content-type: application/json' --data-binary "$2" "$url$1"; }
 rows() {

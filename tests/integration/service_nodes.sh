@@ -5,9 +5,9 @@
 . "${DISTSETUP_SOURCE:?}/tests/support/service.sh"
 cd "$work"
 
-cat >run_fsdp.yaml <<'YAML'
+cat >run_fsdp.yaml <<YAML
 fsdp_config: {sharding_strategy: "FULL_SHARD", mixed_precision_policy: null}
-torch_run_config: {nnodes: 2, nproc_per_node: 1, master_addr: 127.0.0.1}
+torch_run_config: {nnodes: 2, nproc_per_node: 1, master_addr: 127.0.0.1, master_port: $(free_port)}
 max_seq_length: 64
 YAML
 free_port >front.port

@@ -38,7 +38,6 @@ PACKED = {
 }
 REFUSED = {"ring": ["--gpu", "cpu", "--gpus", "2", "--cp", "2", "--cp-method", "ring"],
            "allgather": ["--gpu", "cpu", "--gpus", "2", "--cp", "2", "--cp-method", "allgather"],
-           "on GPUs": ["--gpu", "h100_sxm", "--gpus", "2"],
            "fsdp2": ["--gpu", "h100_sxm", "--gpus", "2", "--trainer", "fsdp2"]}
 WORDS = "a plan that fits is better than the trainer reads every rank keeps its shard of state and gradients 345 Größe 東京".split()
 

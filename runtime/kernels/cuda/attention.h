@@ -15,7 +15,6 @@ struct LibtorchKernel {
   OpFunction f32, half;  // half: of both 16-bit types
 };
 const std::map<std::string, LibtorchKernel>& attention_kernels();
-const std::map<std::string, LibtorchKernel>& document_kernels();  // of packed rows; attention_documents.cc
 // Why this device cannot run an attention kernel with these shapes; "": it can.
 std::string attention_refusal(const std::string& kernel, const Call& call);
 // Another kernel that does the same faster here, where there is one.

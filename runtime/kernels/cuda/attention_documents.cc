@@ -1,7 +1,5 @@
-// Attention over the documents of packed rows. In bf16 and fp16 FlashAttention 2 takes some documents at once: what its backward keeps
-// for each in whole blocks stays bounded so. In fp32 they go one by one through the memory-efficient kernel. Where documents begin is
-// known on the host too (OpContext::documents), so that nobody waits for the device.
-// log-sum-exps of a part lie as [heads, tokens], part after part.
+#include "runtime/kernels/cuda/attention_documents.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
@@ -11,10 +9,11 @@
 
 #include "base/check.h"
 #include "plan/workspace.h"
-#include "runtime/kernels/cuda/attention.h"
 
 namespace distsetup::cuda {
 namespace {
+
+// log-sum-exps of a group lie as [heads, tokens], group after group.
 
 using at::Tensor;
 
@@ -36,7 +35,7 @@ std::vector<Tensor> backward_operands(const Call& c) {
   return {rows(datt), rows(in.q), rows(in.k), rows(in.v), rows(att), log_sums(*lse), rows(d.q), rows(d.k), rows(d.v)};
 }
 
-struct Part {
+struct DocumentGroup {
   int64_t begin = 0, end = 0;  // tokens
   int64_t first_document = 0, num_documents = 0, longest = 0;
   Tensor of(const Tensor& t) const { return t.narrow(0, begin, end - begin); }
@@ -50,30 +49,30 @@ void each_part(const Call& c, int64_t documents_at_once, const Use& use) {
   const std::vector<int64_t>& starts = *c.context->documents;
   const auto num_documents = int64_t(starts.size()) - 1;
   for (int64_t first = 0; first < num_documents; first += documents_at_once) {
-    Part part;
-    part.first_document = first, part.num_documents = std::min(documents_at_once, num_documents - first);
-    for (int64_t d = first; d < first + part.num_documents; ++d)
-      part.longest = std::max(part.longest, starts[size_t(d) + 1] - starts[size_t(d)]);
-    part.begin = starts[size_t(first)], part.end = starts[size_t(first + part.num_documents)];
-    use(part);
+    DocumentGroup group;
+    group.first_document = first, group.num_documents = std::min(documents_at_once, num_documents - first);
+    for (int64_t d = first; d < first + group.num_documents; ++d)
+      group.longest = std::max(group.longest, starts[size_t(d) + 1] - starts[size_t(d)]);
+    group.begin = starts[size_t(first)], group.end = starts[size_t(first + group.num_documents)];
+    use(group);
   }
 }
 
-// cu_seqlens of a part, which begins at 0.
-Tensor starts_of(const Part& part, const Argument& cu_seqlens) {
-  Tensor starts = at::empty({part.num_documents + 1}, at::TensorOptions().dtype(at::kInt).device(device()));
-  to_int32(static_cast<const int64_t*>(cu_seqlens.data) + part.first_document, part.begin, starts.mutable_data_ptr<int32_t>(),
-           part.num_documents + 1, compute());
+// cu_seqlens of a group, which begins at 0.
+Tensor starts_of(const DocumentGroup& group, const Argument& cu_seqlens) {
+  Tensor starts = at::empty({group.num_documents + 1}, at::TensorOptions().dtype(at::kInt).device(device()));
+  to_int32(static_cast<const int64_t*>(cu_seqlens.data) + group.first_document, group.begin, starts.mutable_data_ptr<int32_t>(),
+           group.num_documents + 1, compute());
   return starts;
 }
 // Of single tokens FlashAttention lays queries out in another way.
-int64_t longest_of(const Part& part) { return std::max<int64_t>(2, part.longest); }
+int64_t longest_of(const DocumentGroup& group) { return std::max<int64_t>(2, group.longest); }
 std::optional<int64_t> window_right(const Call& c) { return window_left(c) ? std::optional<int64_t>(0) : std::nullopt; }
 
 template <bool kSplit>
 void flash_documents(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
-  each_part(c, kDocumentsAtOnce, [&](const Part& p) {
+  each_part(c, kDocumentsAtOnce, [&](const DocumentGroup& p) {
     const Tensor starts = starts_of(p, c.reads[kSplit ? 2 : 1]);
     const auto result = at::_flash_attention_forward(p.of(t[0]), p.of(t[1]), p.of(t[2]), starts, starts, longest_of(p), longest_of(p),
                                                      0.0, /*is_causal=*/true, false, score_scale(c), window_left(c), window_right(c));
@@ -85,7 +84,7 @@ template <bool kSplit>
 void flash_documents_backward(const Call& c) {
   const Deterministic scope(c.context->deterministic);
   const std::vector<Tensor>& t = views_of(c);
-  each_part(c, kDocumentsAtOnce, [&](const Part& p) {
+  each_part(c, kDocumentsAtOnce, [&](const DocumentGroup& p) {
     const Tensor starts = starts_of(p, c.reads[kSplit ? 3 : 2]);
     const auto [dq, dk, dv] = at::_flash_attention_backward(
         p.of(t[0]), p.of(t[1]), p.of(t[2]), p.of(t[3]), p.of(t[4]), p.sums_of(t[5], c.context->a), starts, starts, longest_of(p),
@@ -96,18 +95,18 @@ void flash_documents_backward(const Call& c) {
   });
 }
 
-Tensor alone(const Part& p, const Tensor& t) { return p.of(t).unsqueeze(0); }
-Tensor sums_alone(const Part& p, const Tensor& lse, const Call& c) { return p.sums_of(lse, c.context->a).unsqueeze(0); }
+Tensor alone(const DocumentGroup& p, const Tensor& t) { return p.of(t).unsqueeze(0); }
+Tensor sums_alone(const DocumentGroup& p, const Tensor& lse, const Call& c) { return p.sums_of(lse, c.context->a).unsqueeze(0); }
 void efficient_documents(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
-  each_part(c, 1, [&](const Part& p) {
+  each_part(c, 1, [&](const DocumentGroup& p) {
     const std::vector<Tensor> one = {alone(p, t[0]), alone(p, t[1]), alone(p, t[2]), alone(p, t[3]), sums_alone(p, t[4], c)};
     efficient(c, one.data());
   });
 }
 void efficient_documents_backward(const Call& c) {
   const std::vector<Tensor>& t = views_of(c);
-  each_part(c, 1, [&](const Part& p) {
+  each_part(c, 1, [&](const DocumentGroup& p) {
     const std::vector<Tensor> one = {alone(p, t[0]), alone(p, t[1]), alone(p, t[2]),
                                      alone(p, t[3]), alone(p, t[4]), sums_alone(p, t[5], c)};
     const auto [dq, dk, dv] = efficient_gradients(c, one.data());

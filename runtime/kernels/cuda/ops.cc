@@ -20,6 +20,7 @@
 #include "runtime/engine/aten_views.h"
 #include "runtime/engine/row_copies.h"
 #include "runtime/kernels/cuda/attention.h"
+#include "runtime/kernels/cuda/attention_documents.h"
 #include "runtime/kernels/cuda/experts.h"
 #include "runtime/kernels/cuda/own_ops.h"
 
