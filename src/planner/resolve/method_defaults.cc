@@ -20,6 +20,8 @@ MethodDefaults read_row(const Value& row, Diagnostics& diagnostics) {
   reader.get("beta1", out.beta1);
   reader.get("beta2", out.beta2);
   reader.get("epsilon", out.epsilon);
+  reader.get("batch_tokens", out.batch_tokens);
+  reader.get("batch_samples", out.batch_samples);
   reader.get("source", out.source);
   reader.finish();
   return out;

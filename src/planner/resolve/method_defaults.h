@@ -1,5 +1,6 @@
 // What is assumed of the optimizer by method and by what is trained: presets/training/defaults.yaml.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "model/presets.h"
@@ -8,6 +9,7 @@ namespace distsetup {
 
 struct MethodDefaults {
   double learning_rate = 0, weight_decay = 0, beta1 = 0, beta2 = 0, epsilon = 0;
+  int64_t batch_tokens = 0, batch_samples = 0;  // of a step; one of them
   std::string source;
   double momentum = 0;             // of optimizers that have one
   std::string learning_rate_note;  // of the optimizer: what to think of a rate that was chosen by method

@@ -17,8 +17,6 @@
 namespace distsetup {
 namespace {
 
-constexpr int64_t kAssumedBatchTokens = 1 << 20;
-
 template <class T>
 T value_or(Resolving& r, std::optional<T> given, T assumed, std::string said) {
   if (!given.has_value()) r.assume(std::move(said));
@@ -63,9 +61,17 @@ int64_t assumed_sequence_length(const Geometry& model) {
   return learned > 0 ? std::min(learned, most) : most;
 }
 
+// Adapters are trained beside published weights: on answers, unless the data are texts, which do not say what an answer is.
+static std::string usual_method(const Resolving& r) {
+  const bool has_adapters = r.spec.text("train.finetune").value_or("full") != "full";
+  return has_adapters && !r.inputs.data.has_value() ? "sft" : "pretrain";
+}
+
 void resolve_training(Resolving& r) {
   TrainPlan& t = r.plan().train;
-  t.method = value_or<std::string>(r, r.spec.text("train.method"), "pretrain", "method pretrain");
+  const std::string assumed_method = usual_method(r);
+  t.method = value_or<std::string>(r, r.spec.text("train.method"), assumed_method,
+                                   "method " + assumed_method + (assumed_method == "sft" ? ", as there are adapters" : ""));
   const int64_t learned = r.plan().model.learned_positions, assumed = assumed_sequence_length(r.plan().model);
   t.sequence_length =
       value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed, fmt::format("sequence length {}", format_count(assumed)));
@@ -130,10 +136,18 @@ void resolve_batch(Resolving& r) {
     r.fail(code::kConflict, "train.global_batch_tokens",
            fmt::format("{} tokens per step are less than one sequence of {}", *tokens, length),
            fmt::format("--global-batch-tokens {}", length));
-  r.problem.global_batch_tokens = tokens.value_or(kAssumedBatchTokens);
-  const bool product = r.problem.micro_batch > 0 && r.problem.gradient_accumulation > 0;
-  if (!tokens.has_value() && product) r.problem.global_batch_tokens = 0;  // micro-batch × accumulation × ranks says it
-  if (!tokens.has_value() && !product) r.assume(fmt::format("{} tokens per step", format_count(r.problem.global_batch_tokens)));
+  if (tokens.has_value()) {
+    r.problem.global_batch_tokens = *tokens;
+    return;
+  }
+  if (r.problem.micro_batch > 0 && r.problem.gradient_accumulation > 0) return;  // micro-batch × accumulation × ranks says it
+  const Result<MethodDefaults> usual =
+      method_defaults(r.presets, r.plan().train.method, r.spec.text("train.finetune").value_or("full"));
+  if (!usual.ok()) return append(r.said, usual.diagnostics);
+  r.problem.global_batch_tokens = usual->batch_samples > 0 ? usual->batch_samples * length : usual->batch_tokens;
+  r.assume(usual->batch_samples > 0
+               ? fmt::format("{} {} per step", usual->batch_samples, sequences_per_sample(r.plan()) == 2 ? "pairs" : "sequences")
+               : fmt::format("{} tokens per step", format_count(r.problem.global_batch_tokens)));
 }
 
 void resolve_finetune(Resolving& r) {
