@@ -101,6 +101,25 @@ TEST_CASE("user terms: the optimizer's defaults follow the method, each row with
   CHECK_FALSE(assumes(*given, "learning rate by"));
 }
 
+TEST_CASE("user terms: adapters are trained on answers, in batches of fine-tuning") {
+  const auto tokens_of = [](const Flags& more) {
+    Flags flags = {{"model", "8B"}, {"nodes", "1"}};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Result<Problem> problem = resolved(flags);
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    return std::pair{problem->base.train.method, problem->global_batch_tokens};
+  };
+  using Row = std::pair<std::string, int64_t>;
+  CHECK(tokens_of({}) == Row{"pretrain", 1 << 20});
+  CHECK(tokens_of({{"finetune", "lora"}, {"samples", "50k"}, {"epochs", "3"}}) == Row{"sft", 16 * 4096});
+  CHECK(tokens_of({{"finetune", "qlora"}, {"trainer", "fsdp1"}}) == Row{"sft", 16 * 4096});
+  CHECK(tokens_of({{"method", "sft"}, {"sequence-length", "1024"}}) == Row{"sft", 128 * 1024});
+  CHECK(tokens_of({{"method", "dpo"}}) == Row{"dpo", 128 * 2 * 4096});
+  CHECK(tokens_of({{"method", "pretrain"}, {"finetune", "lora"}}) == Row{"pretrain", 1 << 20});
+  CHECK(tokens_of({{"finetune", "lora"}, {"global-batch-tokens", "1M"}}) == Row{"sft", 1'000'000});
+}
+
 TEST_CASE("user terms: counts are read as people write them") {
   CHECK(*parse_count("4M") == 4'000'000);
   CHECK(*parse_count("15T") == 15'000'000'000'000);
@@ -211,6 +230,7 @@ TEST_CASE("user terms: plan.json says how many parameters a model has and uses")
   const std::string brief = format_preview(*plan, {.brief = true});
   CHECK(std::count(brief.begin(), brief.end(), '\n') == 5);
   CHECK(brief.find(verdict_line(*plan)) != std::string::npos);
+  CHECK(brief.find("\npretrain · 1,000 steps in 2 h ") != std::string::npos);
 }
 
 TEST_CASE("user terms: what would fit begins with what the user has") {
@@ -222,4 +242,29 @@ TEST_CASE("user terms: what would fit begins with what the user has") {
   REQUIRE(fixes.size() > 2);
   CHECK(fixes.front().needs == Fix::Needs::kNothing);
   CHECK(std::is_sorted(fixes.begin(), fixes.end(), [](const Fix& a, const Fix& b) { return a.needs < b.needs; }));
+}
+
+TEST_CASE("user terms: what would fit names more nodes and, where one has enough memory, another GPU") {
+  // More memory than any GPU of the table of those that are usual.
+  const Result<Problem> problem =
+      resolved({{"model", "70B"}, {"nodes", "1"}, {"gpus", "6xH200"}, {"trainer", "fsdp2"}, {"tp", "1"}, {"pp", "1"}, {"cp", "1"}});
+  REQUIRE(problem.ok());
+  REQUIRE_FALSE(problem->larger_hardware.empty());
+  const int64_t memory = problem->base.hardware.memory_bytes;
+  CHECK(std::any_of(problem->larger_hardware.begin(), problem->larger_hardware.end(), [](const auto& o) { return o.gpu == "b300"; }));
+  CHECK(std::all_of(problem->larger_hardware.begin(), problem->larger_hardware.end(),
+                    [&](const auto& o) { return o.memory_bytes > memory; }));
+  const Result<Plan> plan = make_plan(*problem);
+  REQUIRE(plan->verdict == Verdict::kDoesNotFit);
+  const std::vector<Fix> fixes = find_fixes(*problem, *plan);
+  const auto index_of = [&](std::string_view flag) {
+    return std::find_if(fixes.begin(), fixes.end(), [&](const Fix& fix) { return fix.flags.starts_with(flag); }) - fixes.begin();
+  };
+  INFO([&] {
+    std::string all;
+    for (const Fix& fix : fixes) all += fix.flags + "\n";
+    return all;
+  }());
+  CHECK(index_of("--nodes") < index_of("--gpu "));
+  CHECK(index_of("--gpu b300") < static_cast<std::ptrdiff_t>(fixes.size()));
 }

@@ -152,9 +152,9 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
   Result<PlanSource> source = read_or_make_plan(arguments, *session);
   if (!source.ok()) return fail(arguments, terminal, source.diagnostics);
   Plan& plan = source->plan;
+  if (asks_for_offers(arguments)) return print_offers(arguments, terminal, *source);
   mention(terminal, machines_line(plan));
   if (arguments.has("pareto")) return print_pareto(arguments, terminal, *source);
-  if (asks_for_offers(arguments)) return print_offers(arguments, terminal, *source);
   if (arguments.has("why-not")) return print_why_not(arguments, terminal, *session, *source);
   if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
   Diagnostics said = said_of(source);
@@ -177,6 +177,7 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
   const bool show_others = !options.brief && source->problem && source->problem->hardware_assumed;
   if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
   const std::string preview = format_preview(plan, options);
+  if (!options.brief) std::erase_if(said, [](const Diagnostic& d) { return d.code == code::kLabelOff; });  // the second line says it
   const int printed = print_result(terminal, preview, code);
   say_diagnostics(terminal, said);
   suggest_next(terminal, next_command(arguments, plan));
@@ -200,7 +201,7 @@ Command plan_command() {
   command.flags = {
       output_flag("write plan.json there; the preview is still printed"),
       force_flag(),
-      {"brief", {"short"}, FlagKind::kSwitch, "", "five lines: model, machines, verdict, strategy, batch", 0},
+      {"brief", {"short"}, FlagKind::kSwitch, "", "five lines: model, machines, verdict, strategy, length and batch", 0},
       {"why-not", {}, FlagKind::kValue, "SETTINGS", "what another plan would have been, and the rule that decided: \"zero1 tp=8\"", 0},
       {"strict", {}, FlagKind::kSwitch, "", "tight counts as does not fit (exit code 4)", 0},
       {"print-schedule", {"schedule"}, FlagKind::kSwitch, "", "the step as a list of instructions, in place of the preview", 0},

@@ -15,6 +15,7 @@
 #include "cli/settings/trainer_flags.h"
 #include "codegen/read/document.h"
 #include "codegen/read/read_file.h"
+#include "codegen/shell/quote.h"
 
 namespace distsetup {
 namespace {
@@ -53,8 +54,25 @@ bool is_foreign(const Value& value, std::string_view text, const std::string& pa
   return std::any_of(read->begin(), read->end(), [](const Reading& one) { return one.fields.size() > 1; });
 }
 
+// The same line with the plan where a plan goes; of a command that takes none, the preview of the plan.
+std::string line_with_plan(const Arguments& arguments, const std::string& path) {
+  const bool takes_plan = arguments.command != nullptr && std::any_of(arguments.command->flags.begin(), arguments.command->flags.end(),
+                                                                      [](const Flag& flag) { return flag.name == "plan"; });
+  if (!takes_plan) return join_command({"distsetup", "plan", "--plan", path});
+  std::vector<std::string> line = {"distsetup"};
+  for (const std::string& word : arguments.words) {
+    if (word != path && word != "--config=" + path) {
+      line.push_back(word);
+      continue;
+    }
+    if (line.back() == "--config") line.pop_back();
+    line.insert(line.end(), {"--plan", path});
+  }
+  return join_command(line);
+}
+
 // Nothing: a file of another tool.
-Result<std::optional<Value>> read_run_file(const std::string& path, const TemplateSet& templates) {
+Result<std::optional<Value>> read_run_file(const std::string& path, const Arguments& arguments, const TemplateSet& templates) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) {
     Diagnostics failed = text.diagnostics;
@@ -67,7 +85,7 @@ Result<std::optional<Value>> read_run_file(const std::string& path, const Templa
   if (!value.ok()) return value.diagnostics;
   if (value->find("schema_version") != nullptr) {
     return error(code::kUnknownVersion, {path}, fmt::format("'{}' is a plan, expected a run file", path),
-                 fmt::format("distsetup launch --plan {}", path));
+                 line_with_plan(arguments, path));
   }
   if (value->kind == Value::Kind::kMap && is_foreign(*value, *text, path, templates)) return std::optional<Value>();
   return std::optional<Value>(std::move(*value));
@@ -96,7 +114,7 @@ OpenFiles open_files(const Arguments& arguments, const Session& session) {
   std::vector<std::string> foreign = lines_of(arguments.text("from"));
   bool is_foreign_file = false;
   if (!path.empty()) {
-    Result<std::optional<Value>> read = read_run_file(path, session.templates);
+    Result<std::optional<Value>> read = read_run_file(path, arguments, session.templates);
     append(files.diagnostics, std::move(read.diagnostics));
     is_foreign_file = read.value.has_value() && !read.value->has_value();
     if (is_foreign_file) foreign.insert(foreign.begin(), path);

@@ -71,6 +71,8 @@ std::string offers_text(const std::vector<GpuOffer>& rows, const Problem& proble
       "for a restart\n",
       format_count(std::llround(hours)), format_duration(save_s), format_duration(kAssumedRestartTime_s));
   const auto is_bound = [](const GpuOffer& o) { return o.batch_bound && o.misses == "late"; };
+  for (const GpuOffer& o : rows)
+    if (o.nodes_in_time > 0) text += fmt::format("late: {} would be in time with --nodes {}\n", o.gpu_name, o.nodes_in_time);
   if (std::any_of(rows.begin(), rows.end(), is_bound))
     text += "late: more nodes would leave GPUs without a sequence; --global-batch-tokens makes the batch larger\n";
   if (!sources.empty()) text += fmt::format("prices: {}; --price states another\n", sources);
@@ -91,6 +93,7 @@ Json offers_json(const std::vector<GpuOffer>& rows) {
       row["gpu_hours"] = o.gpu_hours;
       row["strategy"] = o.strategy;
     }
+    if (o.nodes_in_time > 0) row["nodes_in_time"] = o.nodes_in_time;
     row["usd"] = o.usd > 0 ? Json(o.usd) : Json(nullptr);
     row["price_source"] = o.price_source;
     list.push_back(std::move(row));

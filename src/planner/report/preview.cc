@@ -122,6 +122,17 @@ class Preview {
     return words + (plan_.precision.master == Dtype::kF32 ? " with fp32 master" : " alone, no fp32 master");
   }
 
+  // The length before the batch: a line that is too long loses its end.
+  void brief_run() {
+    const TrainPlan& t = plan_.train;
+    const double run_s = plan_.time.step_s * static_cast<double>(t.steps);
+    line(cut(fmt::format("{} · {} steps{} · micro-batch {} × {} × {} = {} × {}{} tokens", t.method, format_count(t.steps),
+                         run_s > 0 ? " in " + format_duration(run_s) : "", plan_.micro_batch, plan_.gradient_accumulation,
+                         plan_.mesh.data_parallel(), format_count(t.global_batch), sequences_per_sample(plan_) == 2 ? "2 × " : "",
+                         format_count(t.sequence_length)),
+             width_));
+  }
+
   void strategy() {
     const Mesh& m = plan_.mesh;
     const TrainPlan& t = plan_.train;
@@ -150,6 +161,7 @@ class Preview {
     if (is_native(plan_) && plan_.strategy.loss_head == kChunkedLoss) recompute += fmt::format(" · loss in {} chunks", kLossChunks);
     const std::string_view moved = offloads_natively(plan_) ? " · optimizer on the host" : "";
     paragraph("", 0, fmt::format("{} · recompute {}{} · {}", how, recompute, moved, precision_words()));
+    if (options_.brief) return brief_run();
     const int64_t tokens = tokens_per_step(plan_);
     paragraph(
         "", 0,
@@ -159,7 +171,7 @@ class Preview {
                     m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch),
                     sequences_per_sample(plan_) == 2 ? "pairs of 2 sequences" : "sequences", format_count(t.sequence_length),
                     format_count(tokens)));
-    if (plan_.data.files.empty() || options_.brief) return;
+    if (plan_.data.files.empty()) return;
     const auto held_out =
         std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& f) { return f.held_out; });
     if (plan_.data.tokenizer == kPreparedTokens)

@@ -25,7 +25,13 @@ inline std::vector<Recompute> searched_recomputes() {
   return {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull};
 }
 
-inline constexpr int kMaxNodes = 512;  // where a number of nodes is looked for
+inline constexpr int kMaxNodes = 512;           // where a number of nodes is looked for
+// To try: each, from 16 on each fourth, from 64 on each sixteenth.
+inline std::vector<int> node_counts_from(int fewest) {
+  std::vector<int> counts;
+  for (int n = fewest; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) counts.push_back(n);
+  return counts;
+}
 
 struct Problem {
   Plan base;                   // all that is settled; mesh, strategy, micro_batch, recompute are the search's
@@ -60,7 +66,7 @@ struct Problem {
   std::vector<HardwarePlan> larger_hardware;    // GPUs with more memory, smallest first: what a fix may name
   std::vector<HardwarePlan> compared_hardware;  // other GPUs than the plan's, for a table over all of them
   bool hardware_assumed = false;
-  bool gpus_per_node_given = false;
+  bool gpus_per_node_given = false, nodes_given = false;
   int64_t save_time_s = 0;           // of one checkpoint; 0 = not known
   double gpu_hours_per_failure = 0;  // 0: the default (time/economics.h)
 };

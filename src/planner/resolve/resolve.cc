@@ -163,6 +163,7 @@ void take_hardware(Resolving& r) {
   r.problem.larger_hardware = std::move(h.larger);
   r.problem.hardware_assumed = h.assumed;
   r.problem.gpus_per_node_given = h.gpus_per_node_given;
+  r.problem.nodes_given = h.nodes_given;
   r.problem.setup.host_memory_bytes_per_s = h.host_memory_bytes_per_s;
   r.per_node = r.plan().hardware.gpus_per_node;
   const auto gpu = r.problem.gpus.find(r.plan().hardware.gpu);

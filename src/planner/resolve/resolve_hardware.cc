@@ -199,7 +199,7 @@ class HardwareResolver {
     h.memory_bytes = static_cast<int64_t>(static_cast<double>(h.memory_bytes) * (1 - spec_.number("hardware.margin").value_or(0)));
   }
 
-  // GPUs to compare with when none was given, and those with more memory, which a fix may name.
+  // GPUs to compare with when none was given, and those with more memory, which a fix may name: the usual ones first.
   void other_hardware() {
     const HardwarePlan& h = out_.plan;
     for (const std::string_view other : kTableGpus) {
@@ -214,8 +214,35 @@ class HardwareResolver {
       if (out_.assumed) out_.other.push_back(o);
       out_.compared.push_back(std::move(o));
     }
-    std::stable_sort(out_.larger.begin(), out_.larger.end(),
-                     [](const HardwarePlan& a, const HardwarePlan& b) { return a.memory_bytes < b.memory_bytes; });
+    const auto by_memory = [](const HardwarePlan& a, const HardwarePlan& b) { return a.memory_bytes < b.memory_bytes; };
+    std::stable_sort(out_.larger.begin(), out_.larger.end(), by_memory);
+    const auto usual = static_cast<std::ptrdiff_t>(out_.larger.size());
+    if (h.accelerator == Accelerator::kCuda) largest_gpus();
+    std::stable_sort(out_.larger.begin() + usual, out_.larger.end(), by_memory);
+    const auto has_vendor = [&](const HardwarePlan& o) { return out_.gpus.at(o.gpu).vendor == out_.gpus.at(h.gpu).vendor; };
+    std::stable_partition(out_.larger.begin() + usual, out_.larger.end(), has_vendor);
+  }
+
+  // All others with more memory than any usual one, and machines of at least as many. No plan that fits depends on them: they are not
+  // in the digest.
+  void largest_gpus() {
+    const std::string used_before = out_.used_texts;
+    int64_t most = out_.plan.memory_bytes;
+    for (const HardwarePlan& o : out_.larger) most = std::max(most, o.memory_bytes);
+    for (const std::string& id : preset_ids(presets_, "gpus")) {
+      const auto is_usual = std::find(std::begin(kTableGpus), std::end(kTableGpus), id) != std::end(kTableGpus);
+      if (is_usual || id == out_.plan.gpu) continue;
+      const std::optional<Gpu> g = load_gpu(id, nullptr);
+      if (!g.has_value() || g->usable_memory_bytes <= most) continue;
+      const std::optional<Machine> m = typical_machine(g->name);
+      if (!m.has_value() || m->gpus_per_node < per_node_) continue;
+      HardwarePlan o = hardware_plan(*g, m, static_cast<int>(m->gpus_per_node));
+      if (o.peak_flops_per_s <= 0) continue;
+      leave_margin(o);
+      out_.gpus[g->name] = *g;
+      out_.larger.push_back(std::move(o));
+    }
+    out_.used_texts = used_before;
   }
 
   // Node counts to try, and GPUs per node (a total below an assumed node is one smaller node).
@@ -223,6 +250,7 @@ class HardwareResolver {
     const auto given = spec_.integer("hardware.nodes");
     const auto total = spec_.integer("hardware.total_gpus");
     per_node_ = static_cast<int>(per_node);
+    out_.nodes_given = total.has_value() || given.has_value();
     if (total.has_value()) {
       if (per_node_assumed && *total < per_node) per_node_ = static_cast<int>(*total);
       if (*total % per_node_ != 0) {
@@ -251,7 +279,7 @@ class HardwareResolver {
       out_.node_counts = {1};
       return true;
     }
-    for (int n = 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) out_.node_counts.push_back(n);
+    out_.node_counts = node_counts_from(1);
     if (!asked) assume("the fewest nodes that fit");
     return true;
   }

@@ -19,7 +19,7 @@ struct ResolvedHardware {
   std::vector<HardwarePlan> larger;    // GPUs with more memory, smallest first
   bool assumed = false;                // nothing about hardware was given
   std::map<std::string, Gpu> gpus;     // by preset id, of `plan`, `other` and `larger`
-  bool gpus_per_node_given = false;
+  bool gpus_per_node_given = false, nodes_given = false;
   double host_memory_bytes_per_s = 0;  // of a node of `plan`; 0 = not known
   std::vector<std::string> assumptions;
   std::string used_texts;  // of the presets and files that were read, for the digest

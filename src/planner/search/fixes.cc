@@ -157,8 +157,7 @@ class Fixer {
       }
     }
     const auto plan = attempt([&](Problem& p) {
-      p.node_counts.clear();
-      for (int n = plan_.hardware.nodes + 1; n <= kMaxNodes; n += n < 16 ? 1 : n < 64 ? 4 : 16) p.node_counts.push_back(n);
+      p.node_counts = node_counts_from(plan_.hardware.nodes + 1);
       if (!p.hybrid && p.dp_shard == plan_.mesh.world()) p.dp_shard = 0;
     });
     if (plan.has_value()) propose(fmt::format("--nodes {}", plan->hardware.nodes), *plan, Fix::Needs::kMoreGpus);

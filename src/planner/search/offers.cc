@@ -19,8 +19,11 @@ namespace {
 constexpr int kMostPlans = 8;          // of one kind of GPU
 constexpr int kMostOfferNodes = 4096;  // 32,768 GPUs in nodes of 8
 
+// Where nobody says how many nodes, and there is a network, a goal may ask for more than the one that is assumed.
 Problem on_hardware(const Problem& problem, const HardwarePlan& hardware) {
   Problem p = problem;
+  if (!p.nodes_given && p.node_counts.size() == 1 && hardware.network_bytes_per_s > 0 && hardware.accelerator != Accelerator::kCpu)
+    p.node_counts = node_counts_from(1);
   p.base.hardware = hardware;
   p.base.data = {};
   if (p.hybrid) p.dp_shard = hardware.gpus_per_node;
@@ -57,10 +60,9 @@ int next_nodes(const GpuOffer& offer, const OfferWish& wish) {
   return std::min(kMostOfferNodes, std::max(offer.nodes + 1, static_cast<int>(std::ceil(offer.nodes * more))));
 }
 
-// On numbers of nodes that are given: the first on which something fits.
-std::optional<GpuOffer> best_on(const Problem& p, const OfferWish& wish, bool is_fixed) {
-  std::optional<GpuOffer> best = offer_on(p, p.node_counts);
-  if (!best.has_value() || is_fixed) return best;
+// From an offer on, with so many more nodes as the wish asks.
+GpuOffer grown(const Problem& p, const OfferWish& wish, GpuOffer first) {
+  std::optional<GpuOffer> best = std::move(first);
   const bool only_budget = wish.deadline_s <= 0 && wish.budget_usd > 0 && best->usd > 0;
   for (int tried = 1; tried < kMostPlans && (is_late(*best, wish) || only_budget) && !is_dear(*best, wish); ++tried) {
     int nodes = next_nodes(*best, wish);
@@ -73,6 +75,18 @@ std::optional<GpuOffer> best_on(const Problem& p, const OfferWish& wish, bool is
     if (!larger.has_value() || larger->run_s >= best->run_s || (only_budget && is_dear(*larger, wish))) break;
     best = std::move(larger);
   }
+  return *best;
+}
+
+// On numbers of nodes that are given: the first on which something fits.
+std::optional<GpuOffer> best_on(const Problem& p, const OfferWish& wish, bool is_own) {
+  std::optional<GpuOffer> best = offer_on(p, p.node_counts);
+  if (!best.has_value()) return best;
+  if (p.node_counts.size() > 1) return grown(p, wish, *best);
+  if (!is_own || !is_late(*best, wish)) return best;
+  const GpuOffer more = grown(p, {.deadline_s = wish.deadline_s}, *best);
+  best->batch_bound = more.batch_bound;
+  if (!is_late(more, wish)) best->nodes_in_time = more.nodes;
   return best;
 }
 
@@ -91,7 +105,7 @@ std::vector<GpuOffer> offers(const Problem& problem, const OfferWish& wish) {
   std::vector<GpuOffer> out;
   for (const HardwarePlan& hardware : all) {
     const Problem p = on_hardware(problem, hardware);
-    GpuOffer offer = best_on(p, wish, p.node_counts.size() == 1).value_or(GpuOffer{});
+    GpuOffer offer = best_on(p, wish, hardware.gpu == all.front().gpu).value_or(GpuOffer{});
     offer.gpu = hardware.gpu;
     offer.gpu_name = hardware.gpu_name;
     offer.gpus_per_node = hardware.gpus_per_node;

@@ -22,6 +22,7 @@ struct GpuOffer {
   std::string price_source;          // with its date
   std::string strategy;
   std::string misses;        // what of the wish it does not meet; "" = nothing
+  int nodes_in_time = 0;     // of the plan's own GPU where the number of nodes is given and late: so many would not be; 0: none
   bool batch_bound = false;  // more nodes would leave a GPU without a sequence
 };
 // Of the plan's hardware and all that it is compared with; cheapest first, behind them what misses the wish.
