@@ -28,13 +28,35 @@ std::vector<const ParameterDecl*> adapted_of(const std::string& slot, const std:
 }
 
 ParameterDecl half_of(const ParameterDecl& p, std::string_view which, std::string slot, std::vector<std::string> shape,
-                      ParameterDecl::Init init) {
+                      ParameterDecl::Init init, int split) {
   ParameterDecl half;
   half.name = adapter_name(p.name, which);
   half.slot = std::move(slot);
   half.shape = std::move(shape);
   half.init = init;
+  half.split = split;
   return half;
+}
+
+void add_high(const Op& op, const std::string& low, const std::string& product, const Adapters& a, ProgramBuilder& builder) {
+  const std::string slot = slot_read(op.reads[1]);
+  int64_t column = 0, low_column = 0;
+  for (const ParameterDecl& p : a.parameters) {
+    if (p.slot != slot) continue;
+    if (a.unit->adapted.contains(p.name)) {
+      Op high;
+      high.name = fmt::format("{}_b{}", op.name, low_column / a.tuning->rank);
+      high.kernel = "columns_add";
+      high.reads = {low, "p:" + b_slot(p), product};
+      high.writes = {product};
+      high.attributes.multiplier = a.tuning->scale * op.attributes.multiplier;
+      high.attributes.column = column;
+      high.attributes.low_column = low_column;
+      builder.add(std::move(high));
+      low_column += a.tuning->rank;
+    }
+    column += evaluate(p.shape[0], a.symbols);
+  }
 }
 
 }  // namespace
@@ -102,16 +124,24 @@ std::vector<ParameterDecl> adapter_parameters(const std::vector<ParameterDecl>& 
   for (const std::string& slot : slots) {
     const std::vector<const ParameterDecl*> modules = adapted_of(slot, parameters, adapted);
     for (const ParameterDecl* p : modules)
-      out.push_back(half_of(*p, "lora_A", a_slot(slot), {r, p->shape[1]}, ParameterDecl::Init::kUniform));
+      out.push_back(half_of(*p, "lora_A", a_slot(slot), {r, p->shape[1]}, ParameterDecl::Init::kUniform, p->split == 1 ? 1 : -1));
     for (const ParameterDecl* p : modules) {
-      out.push_back(half_of(*p, "lora_B", b_slot(*p), {p->shape[0], r}, ParameterDecl::Init::kZeros));
+      out.push_back(half_of(*p, "lora_B", b_slot(*p), {p->shape[0], r}, ParameterDecl::Init::kZeros, p->split == 0 ? 0 : -1));
       out.back().order = p->order;
+      out.back().parts = p->parts;
     }
   }
   return out;
 }
 
 std::string record_slot(const ParameterDecl& p) { return fmt::format("{}.{}", p.slot, p.name); }
+
+void add_record_slots(std::vector<ParameterDecl>& quantized, std::map<std::string, SlotShape>& slots) {
+  for (ParameterDecl& p : quantized) {
+    p.slot = record_slot(p);
+    slots[p.slot] = {p.shape, p.split};
+  }
+}
 
 Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized,
                  ProgramBuilder& builder) {
@@ -128,35 +158,25 @@ Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std:
   return op;
 }
 
-void add_adapters(const Op& op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& adapted,
-                  const Tuning& tuning, const Symbols& symbols, ProgramBuilder& builder) {
-  if (!op.kernel.starts_with("linear")) return;
-  const std::string slot = slot_read(op.reads[1]);
-  const std::vector<const ParameterDecl*> modules = adapted_of(slot, parameters, adapted);
-  if (modules.empty()) return;
+std::function<void(const std::string&)> add_low(const Op& op, const Adapters& a, ProgramBuilder& builder) {
+  const std::string slot = a.unit != nullptr && op.kernel.starts_with("linear") ? slot_read(op.reads[1]) : "";
+  if (slot.empty() || adapted_of(slot, a.parameters, a.unit->adapted).empty()) return [](const std::string&) {};
   Op low;
   low.name = op.name + "_a";
   low.kernel = "linear";
   low.reads = {op.reads[0], "p:" + a_slot(slot)};
   low.writes = {"low_" + op.name};
-  builder.add(low);
-  int64_t column = 0, low_column = 0;
-  for (const ParameterDecl& p : parameters) {
-    if (p.slot != slot) continue;
-    if (adapted.contains(p.name)) {
-      Op high;
-      high.name = fmt::format("{}_b{}", op.name, low_column / tuning.rank);
-      high.kernel = "columns_add";
-      high.reads = {low.writes[0], "p:" + b_slot(p), op.writes[0]};
-      high.writes = {op.writes[0]};
-      high.attributes.multiplier = tuning.scale * op.attributes.multiplier;
-      high.attributes.column = column;
-      high.attributes.low_column = low_column;
-      builder.add(std::move(high));
-      low_column += tuning.rank;
-    }
-    column += evaluate(p.shape[0], symbols);
+  std::string made = low.writes[0];
+  builder.add(std::move(low));
+  if (a.tp > 1 && builder.split(op.reads[1]) == 0 && builder.shape(made)[0] != "T") {  // its own rows
+    Op gather;
+    gather.name = op.name + "_a_gather";
+    gather.kernel = "all_gather";
+    gather.reads = {made};
+    gather.writes = {made += "_all"};
+    builder.add(std::move(gather));
   }
+  return [&a, &builder, of = op, made](const std::string& product) { add_high(of, made, product, a, builder); };
 }
 
 }  // namespace distsetup

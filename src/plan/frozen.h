@@ -4,9 +4,13 @@
 //              A norm makes the gradients of its rows and of its weight in one op: that of a frozen weight goes to scratch.
 //   adapters   y = x Wᵀ (+ residual), u = x Aᵀ, y[:, rows of a module] += s u B ᵀ. The A of all modules of a slot are one matrix, as
 //              q, k and v are one; B is one for each module, since modules that have none may lie between them.
+//              With tensor parallelism W's rows or its columns are split, and with them B's rows or A's columns; the other one of the
+//              two is whole on each rank, in the shared unit (layout.h). Rows: u is made of a rank's own tokens and gathered. Columns:
+//              u is a rank's part of a sum, and so is what B makes of it, which is summed as a part of y.
 //   nf4        y = x Wᵀ, where W is held as nf4 (nf4.h): an op before makes it out of the records of its modules. It lives until y is
 //              there; backward makes it again. (QLoRA, arXiv 2305.14314)
 #pragma once
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -27,12 +31,22 @@ void drop_dead_gradients(Program& program, const std::set<std::string>& with_gra
 // A and B of the adapted parameters, in the order of their slots' ops.
 std::vector<ParameterDecl> adapter_parameters(const std::vector<ParameterDecl>& parameters, const std::set<std::string>& adapted,
                                               int64_t rank);
-// After `op`, which has been added: the products of the adapters of the matrix that it multiplies by.
-void add_adapters(const Op& op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& adapted,
-                  const Tuning& tuning, const Symbols& symbols, ProgramBuilder& builder);
+// What the adapters of a unit are made of; `unit` is null where it is trained whole.
+struct Adapters {
+  const std::vector<ParameterDecl>& parameters;
+  const UnitTuning* unit = nullptr;
+  const Tuning* tuning = nullptr;
+  Symbols symbols;  // of a tensor-parallel rank
+  int tp = 1;
+};
+// Adds u of the adapters of the matrix that `op` multiplies by. To be called once the op's product is there, with its tensor: adds
+// what the Bs make of u. Of a matrix without adapters, or no matrix, both do nothing.
+std::function<void(const std::string& product)> add_low(const Op& op, const Adapters& adapters, ProgramBuilder& builder);
 
 // The slot that has the record of a parameter alone.
 std::string record_slot(const ParameterDecl& parameter);
+// Gives each parameter that slot.
+void add_record_slots(std::vector<ParameterDecl>& quantized, std::map<std::string, SlotShape>& slots);
 // The op with what stands for its matrix, where that is held as nf4 (`quantized`: slots); the op that makes it is added.
 Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized, ProgramBuilder& builder);
 

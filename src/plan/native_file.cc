@@ -313,10 +313,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
                                               : program.parameters)
         .push_back(p);
   std::map<std::string, SlotShape> slots = slots_of(parameters);
-  for (ParameterDecl& p : program.quantized_parameters) {
-    p.slot = record_slot(p);
-    slots[p.slot] = {p.shape, p.split};
-  }
+  add_record_slots(program.quantized_parameters, slots);
   const auto embedding_slots = slots_of(embedding);
   for (const NativeFile::Operation& o : unit.forward) {
     if (!all_hold(o.when, geometry, layer)) continue;
@@ -329,7 +326,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   }
   if (kind != UnitKind::kEmbedding) program.tensors.push_back({"x", {tp > 1 ? "Ts" : "T", "h"}});
   ProgramBuilder builder(program, std::move(slots));
-  const Symbols symbols = native_symbols(geometry, 1, 1, {.tp = tp});
+  const Adapters adapters = {parameters, tuned, tuning, native_symbols(geometry, 1, 1, {.tp = tp}), tp};
   for (const NativeFile::Operation& o : unit.forward) {
     if (!all_hold(o.when, geometry, layer)) continue;
     Op op = o.op;
@@ -344,13 +341,14 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
       continue;
     }
     if (split.packed) op = over_documents(std::move(op));
-    if (split.ep > 1 && has_expert_rows(op))
+    if (split.ep > 1 && has_expert_rows(op)) {
       add_over_experts(op, builder);
-    else if (tp > 1)
-      add_split(op, builder);
-    else
+    } else if (tp > 1) {
+      add_split(op, builder, add_low(op, adapters, builder));
+    } else {
       builder.add(over_unpacked(op, parameters, tuned_slots.quantized(), builder));
-    if (tuned != nullptr) add_adapters(op, parameters, tuned->adapted, *tuning, symbols, builder);
+      add_low(op, adapters, builder)(op.writes[0]);
+    }
   }
   const std::string problem = builder.finish(kind == UnitKind::kHead ? split.loss_chunks : 1);
   if (problem.empty() && tuned != nullptr) drop_dead_gradients(program, tuned_slots.with_gradients(), tuned->passes_gradient, builder);

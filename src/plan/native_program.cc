@@ -155,12 +155,25 @@ std::shared_ptr<NativePrograms> tuned_programs(const NativeFile& file, const Geo
   return std::make_shared<NativePrograms>(std::move(p));
 }
 
+// A matrix of a block that ranks split is no record of nf4 of each: scales are taken of weights that lie in a row of the whole.
+std::string nf4_split_problem(const NativePrograms& whole, const Tuning& tuning, int tp) {
+  if (!tuning.is_quantized || tp == 1) return "";
+  constexpr int64_t kTogether = kNf4Block * kNf4Range;
+  for (const Program& block : whole.blocks)
+    for (const ParameterDecl& p : block.parameters)
+      if (p.shape.size() == 2 && p.split == 1)
+        return fmt::format(
+            "qlora with tensor parallelism over {} ranks: nf4 takes the scales of {} × {} = {} weights in a row of '{}' "
+            "together, and a rank has one in {} of the columns of each row",
+            tp, kNf4Range, kNf4Block, kTogether, p.name, tp);
+  return fmt::format(
+      "qlora with tensor parallelism over {} ranks: nf4 takes one mean of all scales of a matrix, of which a rank has a part", tp);
+}
+
 // What cannot be trained in part.
 std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const Tuning& tuning, const NativePrograms& whole) {
   const ModelUnits model(whole, g);
-  if (tuning.has_adapters() && split.tp > 1)
-    return fmt::format("adapters with tensor parallelism over {} ranks: each has a part of the matrices that adapters stand beside",
-                       split.tp);
+  if (const std::string problem = nf4_split_problem(whole, tuning, split.tp); !problem.empty()) return problem;
   if (split.ep > 1) return fmt::format("experts over {} ranks where parameters are frozen", split.ep);
   for (const Program& block : whole.blocks)
     for (const ParameterDecl& p : block.parameters)

@@ -13,11 +13,16 @@ namespace distsetup {
 namespace {
 
 void leave_adapters_out(Program& program) {
-  std::set<std::string> adapters;  // operands
-  for (const ParameterDecl& p : program.parameters)
-    if (is_adapter_name(p.name)) adapters.insert("p:" + p.slot);
+  std::set<std::string> adapters;  // operands, and what is made of them
+  for (const std::vector<ParameterDecl>* list : {&program.parameters, &program.shared_parameters})
+    for (const ParameterDecl& p : *list)
+      if (is_adapter_name(p.name)) adapters.insert("p:" + p.slot);
   std::erase_if(program.forward, [&](const Op& op) {
-    return std::any_of(op.reads.begin(), op.reads.end(), [&](const std::string& r) { return adapters.contains(r); });
+    const auto is_of_one = [&](const std::string& r) { return adapters.contains(r); };
+    if (std::none_of(op.reads.begin(), op.reads.end(), is_of_one)) return false;
+    for (const std::string& w : op.writes)
+      if (std::find(op.reads.begin(), op.reads.end(), w) == op.reads.end()) adapters.insert(w);  // not what it adds to
+    return true;
   });
 }
 

@@ -8,6 +8,7 @@
 //   the loss                            gathers three numbers of each token and rank
 // Backward follows from the adjoints, as for any op.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ int split_dimension(const std::vector<std::string>& shape);
 // Why this parameter cannot be split as it is declared; "": it can, or is not.
 std::string split_problem(const ParameterDecl& parameter);
 
-// Adds the op, and what it needs, as every rank runs it. Problems are the builder's.
-void add_split(Op op, ProgramBuilder& program);
+// Adds the op, and what it needs, as every rank runs it. Problems are the builder's. A product is summed over the ranks after `beside`
+// has been told the tensor that this rank's part of it lies in.
+void add_split(Op op, ProgramBuilder& program, const std::function<void(const std::string& product)>& beside = {});
 
 }  // namespace distsetup

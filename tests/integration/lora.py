@@ -6,6 +6,7 @@ Of each tiny model, kind of adapters and mesh, in fp32:
   folder   PeftModel.from_pretrained() loads what the trainer wrote, with the logits of the model that was trained
   merged   what export --merge writes is merge_and_unload(), to 1e-6; parameters without adapters are bit for bit what they were
   resume   stopped and gone on with ends in the same bytes; beside other weights it is refused
+  moved    stopped on one mesh and gone on with on another it ends as on one; adapters that hardly learn are the same bytes on each mesh
 Of parts of a model that are trained: torch's with requires_grad off for the rest, and the rest is bit for bit what it was."""
 import json
 import os
@@ -32,9 +33,9 @@ MESHES = {
     "hybrid × 4": ["--gpus", "4", "--sharding", "zero3", "--dp-shard", "2", "--dp-replicate", "2"],
     "cp 2": ["--gpus", "2", "--cp", "2"],
     "zero3 × 2, recomputed": ["--gpus", "2", "--sharding", "zero3", "--recompute", "full"],
+    "tp 2": ["--gpus", "2", "--tp", "2"],
+    "tp 2, zero3 × 2": ["--gpus", "4", "--tp", "2", "--sharding", "zero3"],
 }
-# Adapters have no tensor parallelism.
-MESHES_OF_PARTS = {**MESHES, "tp 2": ["--gpus", "2", "--tp", "2"], "tp 2, zero3 × 2": ["--gpus", "4", "--tp", "2", "--sharding", "zero3"]}
 ADAPTERS = {
     "q, v": {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj"]},
     "k, up, rslora": {"r": 3, "lora_alpha": 6, "target_modules": ["k_proj", "up_proj"], "use_rslora": True},
@@ -108,11 +109,11 @@ def train(model, text):
     return losses, norms
 
 
-def plan_and_train(binary, model, out, data, flags, last=STEPS):
+def plan_and_train(binary, model, out, data, flags, last=STEPS, rate=RATE):
     precision = [] if "--precision" in flags else ["--precision", "fp32"]
     run([f"{binary}/distsetup", "plan", "--model", model, "--init", "weights", "--gpu", "cpu", "--nodes", "1", "--sequence-length", LENGTH,
          "--global-batch", SEQUENCES, "--warmup-steps", "0", *precision, "--data", data, "--held-out", "0", "--steps", last,
-         "--learning-rate", RATE, "--min-learning-rate", RATE, "--weight-decay", "0", "--beta2", "0.95", *flags, "--output", out / "plan.json"])
+         "--learning-rate", rate, "--min-learning-rate", rate, "--weight-decay", "0", "--beta2", "0.95", *flags, "--output", out / "plan.json"])
     run([f"{binary}/distsetup", "launch", "--plan", out / "plan.json"])
     count("runs")
     steps = [row for row in map(json.loads, (out / "metrics.jsonl").read_text().splitlines()) if row["kind"] == "step"]
@@ -210,7 +211,7 @@ def part_check(binary, folder, name, part, mesh, text):
     settings = out / "part.yaml"
     out.mkdir()
     settings.write_text("version: 1\nunfrozen_parameters:\n" + "".join(f"- {json.dumps(pattern)}\n" for pattern in patterns))
-    found = plan_and_train(binary, model, out, data, [settings, *MESHES_OF_PARTS[mesh]])
+    found = plan_and_train(binary, model, out, data, [settings, *MESHES[mesh]])
     close(found[0], losses, 1e-5, "losses")
     close(found[1], norms, 1e-4, "gradient norms")
     check_bytes(out)
@@ -277,6 +278,38 @@ def resume_check(binary, folder, mesh):
     count("changed sources refused")
 
 
+def moved_check(binary, folder, first, then):
+    """Stopped on one mesh after 4 of 8 steps and gone on with on another. With steps too small for fp32, bit for bit what it began with."""
+    model, data, begin = folder / "llama", folder / "data", folder / "begin_llama_all"
+    flags = ["--adapter-from", begin]
+    whole, out = folder / "moved_whole", folder / f"from_{first}_to_{then}".replace(" ", "")
+    if not whole.exists():
+        plan_and_train(binary, model, whole, data, [*flags, *MESHES["1"]])
+    expected = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
+    plan = ["--gpu", "cpu", "--nodes", "1", "--init", "weights", "--sequence-length", LENGTH, "--global-batch", SEQUENCES, "--warmup-steps", "0",
+            "--precision", "fp32", "--data", data, "--held-out", "0", "--steps", STEPS, "--learning-rate", RATE, "--min-learning-rate", RATE,
+            "--weight-decay", "0", "--beta2", "0.95", *flags]
+    run([f"{binary}/distsetup", "plan", "--model", model, *plan, *MESHES[first], "--output", out / "plan.json"])
+    run([f"{binary}/distsetup", "launch", "--plan", out / "plan.json", "--", "--stop-after", "4"])
+    (out / "plan.json").unlink()
+    run([f"{binary}/distsetup", "plan", "--model", model, *plan, *MESHES[then], "--output", out / "plan.json"])
+    run([f"{binary}/distsetup", "launch", "--plan", out / "plan.json"])
+    found = [json.loads(row) for row in (out / "metrics.jsonl").read_text().splitlines()]
+    losses = [[row["loss"] for row in rows if row["kind"] == "step"] for rows in (found, expected)]
+    close(*losses, 1e-5, "losses")
+    close_tensors(tensors_of(out / "adapter"), tensors_of(whole / "adapter"), 1e-4, "adapters")
+    count("runs moved")
+    for mesh in (first, then):
+        still = folder / f"still_{mesh}".replace(" ", "")
+        if not still.exists():
+            plan_and_train(binary, model, still, data, [*flags, *MESHES[mesh]], last=2, rate=1e-30)
+        close_tensors(tensors_of(still / "adapter"), tensors_of(begin), 0, "adapters that do not learn")
+    first_bytes, then_bytes = ((folder / f"still_{mesh}".replace(" ", "") / "adapter/adapter_model.safetensors").read_bytes() for mesh in (first, then))
+    if first_bytes != then_bytes:
+        raise RuntimeError("the same adapters are written otherwise on the other mesh")
+    count("adapters of two meshes byte for byte")
+
+
 def attempt(what, function, *arguments):
     try:
         function(*arguments)
@@ -300,13 +333,15 @@ def main():
             if every or mesh in ("1", "zero3 × 2", "ddp × 3") and name in ("llama", "qwen2") and kind == "q, v" or offset == number % len(MESHES):
                 attempt(f"{name}, adapters on {kind}, {mesh}", adapter_check, binary, folder, name, kind, mesh, text)
     for number, part in enumerate(PARTS):
-        for offset, mesh in enumerate(MESHES_OF_PARTS):
-            if every or offset in (0, (number + 1) % len(MESHES_OF_PARTS), (number + 5) % len(MESHES_OF_PARTS), 8):
+        for offset, mesh in enumerate(MESHES):
+            if every or offset in (0, (number + 1) % len(MESHES), (number + 5) % len(MESHES), 8):
                 attempt(f"{part}, {mesh}", part_check, binary, folder, "llama", part, mesh, text)
     for mesh in ("1", "zero3 × 2", "zero2 × 2"):
         attempt(f"bf16, {mesh}", bf16_check, binary, folder, mesh, text)
     for mesh in ("1", "zero3 × 2"):
         attempt(f"resume, {mesh}", resume_check, binary, folder, mesh)
+    for first, then in (("1", "tp 2"), ("tp 2", "zero3 × 2"), ("tp 2, zero3 × 2", "1")):
+        attempt(f"{first} to {then}", moved_check, binary, folder, first, then)
     print(", ".join(f"{number} {what}" for what, number in counts.items()) + f", {len(failures)} failures")
     sys.exit(1 if failures else 0)
 

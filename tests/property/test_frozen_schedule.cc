@@ -30,8 +30,8 @@ const std::vector<std::string> kTargets = {"q_proj", "k_proj", "v_proj", "o_proj
 void choose_tuning(Draw& random, Plan& plan) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   TrainPlan& t = plan.train;
-  if (plan.mesh.tp == 1 && pick(0, 1) == 0) {
-    t.finetune = pick(0, 1) == 0 ? "lora" : "qlora";
+  if (pick(0, 1) == 0) {
+    t.finetune = plan.mesh.tp > 1 || pick(0, 1) == 0 ? "lora" : "qlora";
     t.lora_rank = pick(1, 9);
     t.lora_alpha = pick(1, 32);
     t.rslora = pick(0, 1) == 1;

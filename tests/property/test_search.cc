@@ -77,6 +77,12 @@ Problem random_problem(std::mt19937_64& random) {
     p.base.train.method = kDpo;
     p.base.train.preference.reference = pick(0, 1) == 0 ? "sharded" : "cached";
   }
+  if (pick(0, 3) == 0) {
+    p.base.train.finetune = "lora";
+    p.base.train.lora_rank = pick(1, 8);
+    p.base.train.lora_alpha = 8;
+    p.base.train.lora_targets = {pick(0, 1) == 0 ? "q_proj" : "all-linear"};
+  }
   p.node_counts = {static_cast<int>(pick(1, 2))};
   p.shardings = {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3};
   p.reshard_after_forward = {1, 0};
@@ -293,6 +299,7 @@ Problem random_expert_problem(std::mt19937_64& random) {
   p.base.hardware.gpus_per_node = 4;
   p.base.train.optimizer = "adamw";
   p.base.train.method = "pretrain";
+  p.base.train.finetune = "full";
   p.global_batch = 4 * p.node_counts.front() * 2;
   p.ep = random() % 2 == 0 ? 2 : 4;
   return p;

@@ -76,6 +76,65 @@ TEST_CASE("adapters learn from preference pairs and from packed rows on every me
   }
 }
 
+struct SplitMesh {
+  std::string name;
+  Sharding sharding;
+  int shard, tp, cp = 1;
+  int64_t accumulation = 1;
+};
+
+// Rows of q, k, v, gate, up and the head are split, columns of o and down; of the vocabulary's 53 tokens the last ranks have padding.
+const std::vector<TunedCase> kSplitCases = {
+    {"k, gate and head", {}, {"k_proj", "gate_proj", "lm_head"}, 3},
+    {"o and down", {}, {"o_proj", "down_proj"}, 3},
+    {"all", {}, {std::string(kAllLinear)}, 2},
+};
+
+TinyOptions split_options(const TunedCase& c, const SplitMesh& m) {
+  TinyOptions o = options_of(c);
+  o.geometry.num_heads = o.geometry.num_kv_heads = 4;
+  o.geometry.feed_forward = 36;
+  o.geometry.mlp_bias = true;
+  o.sharding = m.sharding, o.shard = m.shard, o.tp = m.tp, o.cp = m.cp;
+  o.accumulation = m.accumulation;
+  return o;
+}
+
+TEST_CASE("adapters beside matrices that ranks split train as on one rank", "[frozen][tp]") {
+  const auto m = GENERATE(SplitMesh{"tp 2", Sharding::kDdp, 1, 2}, SplitMesh{"tp 4, accumulated", Sharding::kDdp, 1, 4, 1, 2},
+                          SplitMesh{"zero1 2 x tp 2, accumulated", Sharding::kZero1, 2, 2, 1, 2},
+                          SplitMesh{"zero2 2 x tp 2", Sharding::kZero2, 2, 2}, SplitMesh{"zero3 2 x tp 2", Sharding::kZero3, 2, 2},
+                          SplitMesh{"cp 2 x tp 2", Sharding::kZero3, 1, 2, 2});
+  for (const TunedCase& c : kSplitCases) {
+    INFO(m.name << ", " << c.name);
+    TinyOptions o = split_options(c, m);
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
+    o.chunked_loss = true;
+    check_as_one_rank(o, {Recompute::kNone});
+  }
+}
+
+TEST_CASE("split adapters learn from pairs, against each kind of reference, and from packed rows as on one rank", "[frozen][tp]") {
+  const auto m = GENERATE(SplitMesh{"tp 2", Sharding::kDdp, 1, 2}, SplitMesh{"zero3 2 x tp 2", Sharding::kZero3, 2, 2});
+  for (const TunedCase& c : kSplitCases) {
+    for (const std::string reference : {"cached", "shared", "sharded", "packed"}) {
+      INFO(m.name << ", " << c.name << ", " << reference);
+      TinyOptions o = split_options(c, m);
+      o.packed = reference == "packed";
+      if (!o.packed) o.preference = PreferencePlan{.reference = reference};
+      check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+    }
+  }
+}
+
+TEST_CASE("nf4 beside adapters is refused where ranks split the matrices, with its numbers", "[frozen][tp]") {
+  TinyOptions o = split_options(kSplitCases.front(), {"tp 2", Sharding::kDdp, 1, 2});
+  o.quantized = true;
+  const Diagnostics said = validate(tiny_plan(o));
+  REQUIRE(said.size() == 1);
+  CHECK(said.front().message.find("256 × 64 = 16384 weights") != std::string::npos);
+}
+
 // By parameter name, of one rank's first step without clipping.
 std::map<std::string, std::vector<float>> first_gradients(TinyOptions o, std::map<std::string, std::vector<float>>* before_and_after) {
   Plan plan = tiny_plan(o);
@@ -131,6 +190,15 @@ TEST_CASE("frozen parts and adapters take no bytes that are not declared", "[fro
       TinyOptions o = options_of(c);
       o.precision = precision;
       o.sharding = c.quantized ? Sharding::kZero2 : Sharding::kZero3, o.shard = 2;  // what a fake rank would send is no record
+      const Plan plan = tiny_plan(o);
+      CHECK(undeclared_bytes(plan, *make_fake_communicator(plan.mesh, 1)) == "");
+    }
+  }
+  for (const TunedCase& c : kSplitCases) {
+    for (const Dtype precision : {Dtype::kF32, Dtype::kBf16}) {
+      INFO(c.name << " in " << name(precision) << ", tp 2");
+      TinyOptions o = split_options(c, {"tp 2", Sharding::kDdp, 1, 2});
+      o.precision = precision;
       const Plan plan = tiny_plan(o);
       CHECK(undeclared_bytes(plan, *make_fake_communicator(plan.mesh, 1)) == "");
     }

@@ -58,7 +58,7 @@ TEST_CASE("tuning: what means nothing in a model is named") {
   CHECK(said(part({"model.layers.1", "layers.1"})).find("'layers.1'") != std::string::npos);
   CHECK(said(adapters({"q_proj", "w_proj"})).find("'w_proj'") != std::string::npos);
   CHECK(said(adapters({"embed_tokens"})).find("no linear layer") != std::string::npos);
-  CHECK_FALSE(check_native(g, {.tp = 2}, adapters({"q_proj"})).empty());
+  CHECK(check_native(g, {.tp = 2}, adapters({"q_proj"})).empty());
 }
 
 TEST_CASE("tuning: backward keeps what leads to a parameter that is trained") {
