@@ -60,6 +60,22 @@ class PipelineCompiler final : public UnitCompiler {
     return ring;
   }
 
+  // --- where parameters are frozen: backward ends at the lowest unit that is trained, also where another stage has it
+
+  bool turns_back(int u) const {
+    const NativePrograms& p = *s_.programs;
+    return !(u == 0 ? p.embedding : u == head() ? p.head : p.block(u - 1)).backward.empty();
+  }
+  bool has_backward(int chunk) const { return turns_back(span(chunk).last); }
+  bool sends_gradient(int chunk) const { return !is_first(chunk) && turns_back(span(chunk).first - 1); }
+
+  std::vector<PipelineAction> actions() const {
+    std::vector<PipelineAction> order =
+        pipeline_order(plan_.mesh.pp, static_cast<int>(chunks_.size()), plan_.gradient_accumulation, stage_);
+    std::erase_if(order, [&](const PipelineAction& a) { return !a.is_forward && !has_backward(a.chunk); });
+    return order;
+  }
+
   // Where each unit of a chunk keeps what its backward reads. The bytes of all.
   int64_t lay_out_kept(int chunk) {
     int64_t bytes = 0;
@@ -71,7 +87,9 @@ class PipelineCompiler final : public UnitCompiler {
         const std::string& name = v.tensors[static_cast<size_t>(t)].name;
         const bool is_kept = u != head() && std::find(v.kept.begin(), v.kept.end(), name) != v.kept.end();
         CHECK(t != v.y || !is_kept, "{} keeps its own output", v.name);
-        if (t == v.x ? u == span(chunk).first : !is_kept) continue;  // the first unit's x has come from another stage
+        const bool is_x_of_first = t == v.x && u == span(chunk).first;  // which has come from another stage
+        const bool is_x_of_head = t == v.x && u == head();              // which runs forward with its backward
+        if (is_x_of_first || !(is_kept || is_x_of_head)) continue;
         offset[static_cast<size_t>(t)] = bytes;
         bytes += tensor_bytes(u, t);
       }
@@ -83,17 +101,19 @@ class PipelineCompiler final : public UnitCompiler {
   void make_buffers(const std::vector<int>& in_flight) {
     const bool trains = s_.phase == Phase::kStep;
     if (trains) s_.kept_offset.resize(s_.unit_variant.size());
-    bool sends = false, receives = false;
+    bool sends = false, takes_gradients = false, sends_gradients = false;
     for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
-      const int64_t count = in_flight[static_cast<size_t>(c)];
-      kept_.push_back(trains ? make_ring("kept", c, count, lay_out_kept(c)) : BufferRing{});
+      const int64_t count = has_backward(c) ? in_flight[static_cast<size_t>(c)] : 1;
+      const int64_t kept_bytes = trains && has_backward(c) ? lay_out_kept(c) : 0;
+      kept_.push_back(kept_bytes > 0 ? make_ring("kept", c, count, kept_bytes) : BufferRing{});
       x_.push_back(is_first(c) ? BufferRing{} : make_ring("x", c, trains ? count + 1 : 1, message_bytes_));
       sends |= !is_last(c);
-      receives |= !is_first(c);
+      takes_gradients |= !is_last(c) && has_backward(c);
+      sends_gradients |= sends_gradient(c);
     }
     if (sends) y_ = make_ring("y", -1, trains ? 2 : 1, message_bytes_);
-    if (trains && sends) dy_ = make_ring("dy", -1, 2, message_bytes_);
-    if (trains && receives) dx_ = make_ring("dx", -1, 2, message_bytes_);
+    if (trains && takes_gradients) dy_ = make_ring("dy", -1, 2, message_bytes_);
+    if (trains && sends_gradients) dx_ = make_ring("dx", -1, 2, message_bytes_);
   }
 
   static int of(const BufferRing& ring, int micro_batch) {
@@ -164,8 +184,10 @@ class PipelineCompiler final : public UnitCompiler {
     const size_t at = sends ? take_outgoing(i, y_) : 0;
     if (sends) i.stage.y = y_.buffers[at];
     use_stage_tensors(i);
+    const bool turns_round = u == head() && s_.phase != Phase::kEvaluate;  // its backward follows
+    const std::vector<int> again = turns_round ? needs(u, Reader::kBackward) : std::vector<int>{};
     for (const int bucket : needs(u, Reader::kForward))
-      if (u != head() || s_.phase == Phase::kEvaluate) release(i, bucket);
+      if (std::find(again.begin(), again.end(), bucket) == again.end()) release(i, bucket);
     if (sends) y_.events[at] = transfer(InstructionOp::kSend, Stream::kToNext, u, micro_batch_, y_.buffers[at]);
   }
 
@@ -180,7 +202,7 @@ class PipelineCompiler final : public UnitCompiler {
       i.stage.dy = dy.buffer;
       i.waits.push_back(dy.event);
     }
-    const bool sends = u == span(chunk).first && !is_first(chunk);
+    const bool sends = u == span(chunk).first && sends_gradient(chunk);
     const size_t at = sends ? take_outgoing(i, dx_) : 0;
     if (sends) i.stage.dx = dx_.buffers[at];
     use_stage_tensors(i);
@@ -195,7 +217,7 @@ class PipelineCompiler final : public UnitCompiler {
 
   void run_backward(int chunk, bool last) {
     if (is_last(chunk)) forward(chunk, head(), head());
-    for (int u = span(chunk).last; u >= span(chunk).first; --u) {
+    for (int u = span(chunk).last; u >= span(chunk).first && turns_back(u); --u) {
       backward(chunk, u);
       after_backward(u, last);
       if (u == head() && s_.layout->units.front().is_copy) after_backward(0, last);
@@ -229,7 +251,7 @@ class PipelineCompiler final : public UnitCompiler {
   void step() override {
     phase_ = "forward";
     const int64_t m = plan_.gradient_accumulation;
-    const std::vector<PipelineAction> order = pipeline_order(plan_.mesh.pp, static_cast<int>(chunks_.size()), m, stage_);
+    const std::vector<PipelineAction> order = actions();
     begin(most_in_flight(order, static_cast<int>(chunks_.size())));
     post(order.front());
     for (size_t n = 0; n < order.size(); ++n) {

@@ -140,8 +140,8 @@ class Expander {
       for (int t = 0; t < static_cast<int>(offsets.size()); ++t)
         if (offsets[t] >= 0) place(t, {i.stage.kept, offsets[t]});
       const bool next_is_here = i.unit + 1 < s_.layout->num_programs && s_.unit_variant[i.unit + 1] >= 0 && i.stage.y < 0;
-      if (next_is_here && i.op == InstructionOp::kForward)  // its x
-        place(v.y, {i.stage.kept, s_.kept_offset[i.unit + 1][variant(i.unit + 1).x]});
+      const int64_t x_of_next = next_is_here ? s_.kept_offset[i.unit + 1][variant(i.unit + 1).x] : -1;
+      if (x_of_next >= 0 && i.op == InstructionOp::kForward) place(v.y, {i.stage.kept, x_of_next});
     }
     place(v.x, {i.stage.x, 0});
     place(v.y, {i.stage.y, 0});
@@ -219,7 +219,7 @@ class Expander {
     const ProgramVariant& v = variant(i.unit);
     Homes& table = forward_tensors_[i.unit];
     const bool is_head = i.unit + 1 == s_.layout->num_programs;  // its forward has just run
-    if (i.stage.kept >= 0 && !is_head) table.assign(v.tensors.size(), {});
+    if (s_.layout->mesh.pp > 1 && !is_head) table.assign(v.tensors.size(), {});
     if (v.dy >= 0) table[v.dy] = backward_in_[i.unit + 1];
     place_stage_tensors(i, table);
     add_ops(index, v.backward, table);

@@ -272,7 +272,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
   add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), is_here(0) || has_copy, units);
-  layout.units.front().is_copy = has_copy;
+  layout.units.front().is_copy = units.frozen.front().is_copy = has_copy;
   for (int64_t i = 0; i < geometry.num_layers; ++i)
     add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], is_here(i + 1),
                 units);

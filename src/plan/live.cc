@@ -28,7 +28,12 @@ std::set<int> stage_tensors(const Schedule& s, const Instruction& i) {
     const std::vector<int64_t>& offsets = s.kept_offset[static_cast<size_t>(i.unit)];
     for (int n = 0; n < static_cast<int>(offsets.size()); ++n)
       if (offsets[static_cast<size_t>(n)] >= 0) out.insert(n);
-    if (i.op == InstructionOp::kForward) out.insert(v.y);  // the next unit's x, or the next stage's
+    const auto next = static_cast<size_t>(i.unit) + 1;
+    const int of_next = next < s.unit_variant.size() ? s.unit_variant[next] : -1;
+    if (i.op == InstructionOp::kForward && of_next >= 0) {  // y is the next unit's x
+      const int x = s.variants[static_cast<size_t>(of_next)]->x;
+      if (x >= 0 && s.kept_offset[next][static_cast<size_t>(x)] >= 0) out.insert(v.y);
+    }
   }
   if (t.x >= 0) out.insert(v.x);
   if (t.y >= 0) out.insert(v.y);

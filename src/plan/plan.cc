@@ -99,10 +99,6 @@ Diagnostics check_tuning(const Plan& p) {
     const std::string problem = pattern_problem(pattern);
     require(problem.empty(), code::kUnknownValue, fmt::format("train.trainable '{}' {}", pattern, problem));
   }
-  const bool is_partial = t.finetune != "full" || !t.trainable.empty();
-  require(!is_partial || p.mesh.pp == 1, code::kUnsupportedFeature,
-          fmt::format("the native trainer has no pipelines in which parameters are frozen, the mesh has pp {}", p.mesh.pp),
-          "leave pp out: --pp 1");
   return out;
 }
 

@@ -141,7 +141,7 @@ FrozenDigest::Place FrozenDigest::place_of(int64_t offset, bool is_quantized) co
 }
 
 bool FrozenDigest::is_counted(const Place& place) const {
-  return at_.dp_replicate == 0 && (place.unit->shard_ranks > 1 || (at_.dp_shard == 0 && at_.cp == 0)) &&
+  return at_.dp_replicate == 0 && !place.unit->is_copy && (place.unit->shard_ranks > 1 || (at_.dp_shard == 0 && at_.cp == 0)) &&
          (place.parameter->split_dim >= 0 || at_.tp == 0);
 }
 

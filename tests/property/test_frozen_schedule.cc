@@ -51,7 +51,6 @@ Plan draw_plan() {
   Draw random;
   const Geometry geometry = random_geometry(random);
   PlanChoice choice = random_choice(random);
-  choice.pp = choice.chunks = 1;
   Plan plan = make_test_plan(geometry, choice, kAnyCut);
   choose_tuning(random, plan);
   const Tuning tuning = tuning_of(plan.train);
@@ -63,7 +62,7 @@ Plan draw_plan() {
 }
 
 TEST_CASE("random plans with frozen parameters obey every schedule rule") {
-  int num_frozen = 0, num_adapters = 0, num_quantized = 0, num_whole = 0;
+  int num_frozen = 0, num_adapters = 0, num_quantized = 0, num_whole = 0, num_staged = 0, num_idle = 0, num_sent_back = 0;
   check_property(
       1500,
       [&] {
@@ -74,12 +73,23 @@ TEST_CASE("random plans with frozen parameters obey every schedule rule") {
         num_quantized += layout->quantized_bytes > 0;
         num_frozen += layout->frozen_numel > 0;
         num_whole += layout->frozen_numel == 0;
+        num_staged += plan.mesh.pp > 1;
+        for (int stage = 0; plan.mesh.pp > 1 && stage < plan.mesh.pp; ++stage) {
+          const Schedule s = compile_schedule(plan, Phase::kStep, stage);
+          num_idle += s.layout->shard_numel == 0;
+          num_sent_back += std::any_of(s.instructions.begin(), s.instructions.end(), [](const Instruction& i) {
+            return i.op == InstructionOp::kSend && i.stream == Stream::kToPrevious;
+          });
+        }
       },
       50);
   CHECK(num_frozen > 20);
   CHECK(num_adapters > 5);
   CHECK(num_quantized > 5);
   CHECK(num_whole > 0);  // ".*"
+  CHECK(num_staged > 20);
+  CHECK(num_idle > 5);       // stages on which nothing is trained
+  CHECK(num_sent_back > 5);  // gradients to a stage below
 }
 
 TEST_CASE("a list with frozen parameters and an instruction dropped or doubled breaks a rule of its own") {
@@ -114,6 +124,24 @@ TEST_CASE("what is frozen has no gradient, no moments and no collective but its 
   }
   CHECK(backward == std::set<int>{2, 3, 4});  // nothing below the lowest that is trained
   CHECK(reduced == std::set<int>{2});
+}
+
+TEST_CASE("a stage below which nothing is trained sends no gradients, and one where nothing is trained passes them on") {
+  Plan plan = make_test_plan(tiny_geometry(6), {.sharding = Sharding::kDdp, .accumulation = 4, .pp = 3});
+  plan.train.trainable = {"model.layers.2.mlp.down_proj"};  // stages hold layers 0 and 1, 2 and 3, 4 and 5
+  const auto count = [&](int stage, InstructionOp op, Stream stream) {
+    const Schedule s = compile_schedule(plan, Phase::kStep, stage);
+    return std::count_if(s.instructions.begin(), s.instructions.end(),
+                         [&](const Instruction& i) { return i.op == op && i.stream == stream; });
+  };
+  CHECK(check_job(plan) == std::vector<std::string>{});
+  CHECK(count(2, InstructionOp::kSend, Stream::kToPrevious) == 4);
+  CHECK(count(1, InstructionOp::kSend, Stream::kToPrevious) == 0);
+  CHECK(count(0, InstructionOp::kRecv, Stream::kFromNext) == 0);
+  CHECK(count(0, InstructionOp::kBackward, Stream::kCompute) == 0);
+  CHECK(count(1, InstructionOp::kBackward, Stream::kCompute) == 2 * 4);  // layers 3 and 2
+  const Schedule first = compile_expanded(plan, Phase::kStep, 0);
+  for (const Buffer& b : first.buffers) CHECK(b.name.find("kept") == std::string::npos);
 }
 
 TEST_CASE("matrices of blocks are held as nf4, gathered as bytes and made again in backward") {

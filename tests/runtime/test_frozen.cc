@@ -127,6 +127,44 @@ TEST_CASE("split adapters learn from pairs, against each kind of reference, and 
   }
 }
 
+struct StagedMesh {
+  std::string name;
+  Sharding sharding;
+  int shard, tp, pp, chunks;
+  int64_t accumulation;
+};
+
+TEST_CASE("a part of a model, and adapters, are trained over stages as on one rank", "[frozen][pp]") {
+  const auto m = GENERATE(
+      StagedMesh{"pp 2", Sharding::kDdp, 1, 1, 2, 1, 4}, StagedMesh{"pp 4", Sharding::kDdp, 1, 1, 4, 1, 4},
+      StagedMesh{"pp 2 x 2 chunks", Sharding::kDdp, 1, 1, 2, 2, 4}, StagedMesh{"zero1 2 x pp 2", Sharding::kZero1, 2, 1, 2, 1, 2},
+      StagedMesh{"zero3 2 x pp 2", Sharding::kZero3, 2, 1, 2, 1, 2}, StagedMesh{"pp 2 x tp 2", Sharding::kDdp, 1, 2, 2, 1, 2});
+  std::vector<TunedCase> cases = kCases;
+  cases.push_back({"layer 2", {"model.layers.2.mlp.up_proj"}, {}, 0});
+  cases.push_back({"adapters on v of layer 3", {}, {"layers.3.self_attn.v_proj"}, 2});
+  cases.push_back({"head", {"lm_head"}, {}, 0});
+  for (const TunedCase& c : cases) {
+    if (m.tp > 1 && c.quantized) continue;
+    INFO(m.name << ", " << c.name);
+    TinyOptions o = split_options(c, {"", m.sharding, m.shard, m.tp, 1, m.accumulation});
+    o.geometry.num_layers = 5;
+    o.pp = m.pp, o.chunks = m.chunks;
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+  }
+}
+
+TEST_CASE("adapters over stages learn from pairs, from packed rows and with the loss in chunks as on one rank", "[frozen][pp]") {
+  for (const std::string what : {"pairs", "packed", "chunked"}) {
+    INFO(what);
+    TinyOptions o = split_options(kSplitCases.back(), {"", Sharding::kDdp, 1, 1, 1, 4});
+    o.pp = 2;
+    if (what == "pairs") o.preference = PreferencePlan{};
+    o.packed = what == "packed";
+    o.chunked_loss = what == "chunked";
+    check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+  }
+}
+
 TEST_CASE("nf4 beside adapters is refused where ranks split the matrices, with its numbers", "[frozen][tp]") {
   TinyOptions o = split_options(kSplitCases.front(), {"tp 2", Sharding::kDdp, 1, 2});
   o.quantized = true;

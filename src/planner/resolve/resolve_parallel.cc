@@ -183,10 +183,6 @@ void refuse_shared_experts(Resolving& r, const Tuning& tuning) {
 void refuse_what_cannot_be_split(Resolving& r) {
   const Tuning tuning = tuning_of(r.plan().train);
   if (has_error(check_native(r.problem.base.model, {}, tuning))) return;  // it cannot be run on one rank either: that has been said
-  if (r.problem.pp > 1 && !tuning.trains_all())
-    r.fail(code::kUnsupportedFeature, "parallel.pp",
-           fmt::format("the native trainer has no pipelines in which parameters are frozen, the mesh has pp {}", r.problem.pp),
-           "--pp 1");
   const int stages = r.problem.pp, chunks = std::max(r.problem.virtual_stages, 1);
   if (stages > 1 && stages <= r.problem.base.model.num_layers) {  // else check_parallel() says it
     Plan plan;

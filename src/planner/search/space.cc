@@ -62,8 +62,7 @@ class Space {
   }
 
   bool bundled_stages(int pp) const {
-    return pp == 1 || !is_native(p_.base) ||
-           (can_have_stages(g_) && tuning_of(p_.base.train).trains_all() && !runs_reference(p_.base.train));
+    return pp == 1 || !is_native(p_.base) || (can_have_stages(g_) && !runs_reference(p_.base.train));
   }
 
   // Whether the bundled trainer, if it is the one, may let ranks share experts beside these axes.
