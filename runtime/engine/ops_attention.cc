@@ -26,10 +26,15 @@ cpu::CausalAttention attention_shape(const Call& c, int64_t length) {
   const Positions all = own_positions(length);
   return attention_shape(c, all, all);
 }
-// Of queries of which this rank has its own, where ranks share sequences.
-cpu::CausalAttention shared_shape(const Call& c) {
-  return attention_shape(c, positions_of(*c.context), own_positions(c.context->cp * c.context->S));
+// Of queries of which this rank has its own, where ranks share sequences. The last operand of packed rows is where documents begin.
+cpu::CausalAttention shared_shape(const Call& c, const Positions& keys) {
+  const OpContext& x = *c.context;
+  cpu::CausalAttention shape = attention_shape(c, positions_of(x), keys);
+  if (x.packed) shape.documents = in<int64_t>(c, static_cast<int>(c.reads.size()) - 1), shape.length = x.cp * x.S;
+  return shape;
 }
+cpu::CausalAttention shared_shape(const Call& c) { return shared_shape(c, own_positions(c.context->cp * c.context->S)); }
+size_t reads_without_documents(const Call& c) { return c.reads.size() - (c.context->packed ? 1 : 0); }
 // Rows of q, k and v in `qkv`, or q and k in `qk` and v where all three were made.
 template <class E>
 cpu::QkvRows<E> rows_of(E* qk, E* qkv, const OpContext& x) {
@@ -95,7 +100,7 @@ cpu::QkvRows<E> shared_rows(E* rows, int64_t row_stride, E* kv, const OpContext&
   const int64_t k = x.kv * x.d;
   return {rows, kv, kv + k, row_stride, 2 * k, 2 * k};
 }
-// qkv | qk, kv -> att, lse
+// qkv | qk, kv[, cu_seqlens] -> att, lse
 template <class E>
 void shared_attention(const Call& c) {
   const cpu::QkvRows<const E> rows = shared_rows<const E>(in<E>(c, 0), c.reads[0].dim(1), in<E>(c, 1), *c.context);
@@ -103,7 +108,7 @@ void shared_attention(const Call& c) {
     cpu::attention<E, E>(rows, {}, out<E>(c, 0), out<float>(c, 1), shared_shape(c), begin, end);
   });
 }
-// datt, qkv | qk, kv, att, lse -> dqkv | dqk (q alone), dkv
+// datt, qkv | qk, kv, att, lse[, cu_seqlens] -> dqkv | dqk (q alone), dkv
 template <class E>
 void shared_attention_backward(const Call& c) {
   const OpContext& x = *c.context;
@@ -123,41 +128,55 @@ void shared_attention_backward(const Call& c) {
 cpu::CausalAttention ring_shape(const Call& c) {
   const OpContext& x = *c.context;
   const int owner = static_cast<int>((x.cp_index - c.attributes->ring_step + x.cp) % x.cp);
-  return attention_shape(c, positions_of(x), own_positions(x.cp * x.S, x.cp, owner));
+  return shared_shape(c, own_positions(x.cp * x.S, x.cp, owner));
 }
-// rows that have q, kv [, sum, lse of the sum] -> sum | att, lse
+// rows that have q, kv [, sum, lse of the sum][, cu_seqlens] -> sum | att, lse
 template <class E, class O>
 void ring_attention(const Call& c) {
   const cpu::QkvRows<const E> rows = shared_rows<const E>(in<E>(c, 0), c.reads[0].dim(1), in<E>(c, 1), *c.context);
   cpu::AttendedBefore before;
-  if (c.reads.size() == 4) before = {in<float>(c, 2), in<float>(c, 3)};
+  if (reads_without_documents(c) == 4) before = {in<float>(c, 2), in<float>(c, 3)};
   parallel_ranges(c.context->T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
     cpu::attention<E, O>(rows, before, out<O>(c, 0), out<float>(c, 1), ring_shape(c), begin, end);
   });
 }
-// datt, rows that have q, kv, att, lse [, dq, dkv] -> dq | d of the rows (q alone), dkv
+// datt, rows that have q, kv, att, lse [, dq, dkv][, cu_seqlens] -> dq | d of the rows (q alone), dkv
 template <class E, class O>
 void ring_attention_backward(const Call& c) {
   const OpContext& x = *c.context;
   const cpu::QkvRows<const E> rows = shared_rows<const E>(in<E>(c, 1), c.reads[1].dim(1), in<E>(c, 2), x);
   cpu::Added<O> d{shared_rows<O>(out<O>(c, 0), c.writes[0].dim(1), out<O>(c, 1), x), {}};
-  if (c.reads.size() == 7) d.before = shared_rows<const float>(in<float>(c, 5), c.reads[5].dim(1), in<float>(c, 6), x);
+  if (reads_without_documents(c) == 7) d.before = shared_rows<const float>(in<float>(c, 5), c.reads[5].dim(1), in<float>(c, 6), x);
   const cpu::CausalAttention shape = ring_shape(c);
   parallel_ranges(x.T, bytes_per_query(c), [&](int64_t begin, int64_t end) {
     cpu::attention_backward_q<E, O>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), d, shape, begin, end);
     cpu::attention_backward_kv<E, O>(in<E>(c, 0), rows, in<E>(c, 3), in<float>(c, 4), d, shape, begin, end);
   });
 }
-constexpr std::array kRing = {
-    NativeOp{"ring_attention_first", ring_attention<float, float>, ring_attention<Bf16, float>, ring_attention<F16, float>},
-    NativeOp{"ring_attention", ring_attention<float, float>, ring_attention<Bf16, float>, ring_attention<F16, float>},
-    NativeOp{"ring_attention_last", ring_attention<float, float>, ring_attention<Bf16, Bf16>, ring_attention<F16, F16>},
-    NativeOp{"ring_attention_backward_first", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>,
-             ring_attention_backward<F16, float>},
-    NativeOp{"ring_attention_backward", ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>,
-             ring_attention_backward<F16, float>},
-    NativeOp{"ring_attention_backward_last", ring_attention_backward<float, float>, ring_attention_backward<Bf16, Bf16>,
-             ring_attention_backward<F16, F16>}};
+constexpr NativeOp ring_op(std::string_view kernel) {
+  return {kernel, ring_attention<float, float>, ring_attention<Bf16, float>, ring_attention<F16, float>};
+}
+constexpr NativeOp ring_op_last(std::string_view kernel) {
+  return {kernel, ring_attention<float, float>, ring_attention<Bf16, Bf16>, ring_attention<F16, F16>};
+}
+constexpr NativeOp ring_op_backward(std::string_view kernel) {
+  return {kernel, ring_attention_backward<float, float>, ring_attention_backward<Bf16, float>, ring_attention_backward<F16, float>};
+}
+constexpr NativeOp ring_op_backward_last(std::string_view kernel) {
+  return {kernel, ring_attention_backward<float, float>, ring_attention_backward<Bf16, Bf16>, ring_attention_backward<F16, F16>};
+}
+constexpr std::array kRing = {ring_op("ring_attention_first"),
+                              ring_op("ring_attention"),
+                              ring_op_last("ring_attention_last"),
+                              ring_op_backward("ring_attention_backward_first"),
+                              ring_op_backward("ring_attention_backward"),
+                              ring_op_backward_last("ring_attention_backward_last"),
+                              ring_op("ring_attention_first_packed"),
+                              ring_op("ring_attention_packed"),
+                              ring_op_last("ring_attention_last_packed"),
+                              ring_op_backward("ring_attention_backward_first_packed"),
+                              ring_op_backward("ring_attention_backward_packed"),
+                              ring_op_backward_last("ring_attention_backward_last_packed")};
 template <bool kSplit, bool kPacked>
 constexpr NativeOp own_op(std::string_view kernel) {
   return {kernel, own_attention<float, kSplit, kPacked>, own_attention<Bf16, kSplit, kPacked>, own_attention<F16, kSplit, kPacked>};
@@ -177,7 +196,10 @@ constexpr std::array kAttention = {
     own_op_backward<false, true>("attention_packed_backward"),
     own_op_backward<true, true>("attention_split_packed_backward"),
     NativeOp{"attention_shared", shared_attention<float>, shared_attention<Bf16>, shared_attention<F16>},
+    NativeOp{"attention_shared_packed", shared_attention<float>, shared_attention<Bf16>, shared_attention<F16>},
     NativeOp{"attention_shared_backward", shared_attention_backward<float>, shared_attention_backward<Bf16>,
+             shared_attention_backward<F16>},
+    NativeOp{"attention_shared_packed_backward", shared_attention_backward<float>, shared_attention_backward<Bf16>,
              shared_attention_backward<F16>}};
 
 template <class E>

@@ -17,14 +17,14 @@ Op op_of(const Op& attention, std::string name, std::string kernel, std::vector<
   return op;
 }
 
-void add_gathered(Op op, ProgramBuilder& b) {
+void add_gathered(Op op, bool packed, ProgramBuilder& b) {
   const bool split = op.reads.size() == 2;
   b.add(op_of(op, "pack", split ? "kv_pack_split" : "kv_pack", op.reads, {"kv"}));
   b.add(over_cp(op_of(op, "gather", "all_gather", {"kv"}, {"kv_all"})));
   b.add(op_of(op, "sort", "kv_sort", {"kv_all"}, {"kv_seq"}));
   op.kernel = "attention_shared";
   op.reads = {op.reads[0], "kv_seq"};
-  b.add(std::move(op));
+  b.add(packed ? over_documents(std::move(op)) : std::move(op));
 }
 
 void add_exchanged(Op op, bool packed, ProgramBuilder& b) {
@@ -54,13 +54,10 @@ bool is_attention(const Op& op) { return op.kernel == "attention" || op.kernel =
 
 void add_shared_attention(Op op, const ProgramSplit& split, ProgramBuilder& b) {
   if (op.reads.empty() || op.reads.size() > 2 || op.writes.size() != 2) return b.add(std::move(op));  // which says what is wrong
-  if (split.packed && split.cp_method != CpMethod::kUlysses)
-    return b.fail(
-        fmt::format("attention over cp {} by {} cannot keep the documents of a packed row apart", split.cp, name(split.cp_method)));
   switch (split.cp_method) {
-    case CpMethod::kAllGather: return add_gathered(std::move(op), b);
+    case CpMethod::kAllGather: return add_gathered(std::move(op), split.packed, b);
     case CpMethod::kUlysses: return add_exchanged(std::move(op), split.packed, b);
-    case CpMethod::kRing: return add_ring(op, split.cp, b);
+    case CpMethod::kRing: return add_ring(op, split.cp, split.packed, b);
   }
 }
 

@@ -35,6 +35,14 @@ void document_adjoint(const Op& op, Builder& b) { attention_adjoint_of(op, b, at
 std::string whole_flops(const Op& op, Builder&) { return shared_attention_work(op, "2"); }
 void whole_adjoint(const Op& op, Builder& b) { attention_adjoint_of(op, b, shared_attention_work(op, "5")); }
 
+// qkv | qk (for q), kv of whole sequences, where documents begin -> att, lse
+void shared_adjoint(const Op& op, Builder& b) {
+  const std::string datt = b.incoming(op.writes[0]);
+  b.backward(adjoint_op(op, "_b", OpKind::kAttention, op.kernel + "_backward",
+                        {datt, op.reads[0], op.reads[1], op.writes[0], op.writes[1], op.reads[2]},
+                        {b.target(op.reads[0]), b.target(op.reads[1])}, {}, shared_attention_work(op, "5")));
+}
+
 // rows, cos, sin, positions -> rows
 void rope_of_documents_adjoint(const Op& op, Builder& b) {
   const std::string d = b.incoming(op.writes[0]);
@@ -49,7 +57,8 @@ void positions_of_documents_adjoint(const Op& op, Builder& b) {
 }  // namespace
 
 Op over_documents(Op op) {
-  const bool attends = is_attention(op) || op.kernel == "attention_whole";
+  const bool attends =
+      is_attention(op) || op.kernel == "attention_whole" || op.kernel == "attention_shared" || op.kernel.starts_with("ring_attention");
   if (!attends && op.kernel != "rope" && op.kernel != "position_add") return op;
   op.kernel += kPacked;
   op.reads.emplace_back(attends ? kDocumentStarts : kDocumentPositions);
@@ -62,6 +71,7 @@ const std::vector<KernelRule>& packed_rules() {
       {"attention_packed", kAttention, 2, 2, {}, declare_attention_of_documents, document_flops, document_adjoint},
       {"attention_split_packed", kAttention, 3, 2, {}, declare_attention_of_documents, document_flops, document_adjoint},
       {"attention_whole_packed", kAttention, 2, 2, {}, declare_attention_of_documents, whole_flops, whole_adjoint},
+      {"attention_shared_packed", kAttention, 3, 2, {}, declare_attention_of_documents, whole_flops, shared_adjoint},
       {"rope_packed", kElementwise, 4, 1, {}, declare_same, nullptr, rope_of_documents_adjoint},
       {"position_add_packed", kEmbedding, 3, 1, {}, declare_same, nullptr, positions_of_documents_adjoint}};
   return rules;
@@ -72,9 +82,10 @@ PackingProblem packing_problem(const Plan& p) {
   if (p.data.tokenizer != kPreparedTokens)
     return {"packing needs samples, and files of text have none: a sample of a prepared data set is what is packed",
             "distsetup data prepare SOURCE... --tokenizer MODEL-FOLDER --output SET, then --data SET"};
-  if (p.mesh.cp > 1 && p.strategy.cp_method != name(CpMethod::kUlysses))
-    return {fmt::format("cp {} with {} computes parts of a sequence's scores, for which the native trainer has no kernel that keeps "
-                        "the documents of a packed row apart",
+  const bool has_kernels = p.hardware.accelerator == Accelerator::kCpu || p.strategy.cp_method == name(CpMethod::kUlysses);
+  if (p.mesh.cp > 1 && !has_kernels)
+    return {fmt::format("cp {} with {} computes parts of a sequence's scores, for which the native trainer has no kernel on GPUs that "
+                        "keeps the documents of a packed row apart",
                         p.mesh.cp, p.strategy.cp_method),
             "--cp-method ulysses, or --packing false"};
   return {};

@@ -3,8 +3,8 @@
 //   cu_seqlens  [cp T + 1]: where documents begin in the tokens of whole sequences, one document after the other; behind the last one
 //               all entries are the number of tokens. Padding at the end of a sequence is a document of its own.
 // Attention goes document by document, and rotary and learned positions start again with each. All other kernels take tokens one by
-// one and stay as they are. With ulysses a rank attends over whole sequences, as one rank alone does; ring and allgather compute parts
-// of a sequence's scores, for which there is no kernel that knows documents.
+// one and stay as they are. With ulysses a rank attends over whole sequences, as one rank alone does; with ring and allgather each
+// query looks up where its document begins, for which the CPU has kernels.
 #pragma once
 #include <string>
 #include <vector>

@@ -4,6 +4,7 @@
 
 #include "plan/attention_rules.h"
 #include "plan/context_parallel.h"
+#include "plan/packed_rows.h"
 
 namespace distsetup {
 namespace {
@@ -93,13 +94,17 @@ class Backward {
     b_.declare(gradient_after(step), b_.shape(std::string(kKeys)), Dtype::kF32);
     if (step > 1) reads.insert(reads.end(), writes.begin(), writes.end());
     const std::string_view kernel = step == 1 ? "ring_attention_backward_first" : "ring_attention_backward";
-    b_.backward(at_step(op(fmt::to_string(step), kernel, std::move(reads), writes, OpKind::kAttention), step));
+    attend_at(op(fmt::to_string(step), kernel, std::move(reads), writes, OpKind::kAttention), step);
   }
   void finish(const std::vector<std::string>& kept) {
     const std::string keys(kKeys);
     Op home = op("0", "ring_attention_backward_last", {kept[0], kept[1], keys, kept[2], kept[3], sum(), gradient_after(ranks_)},
                  {b_.target(kept[1]), b_.target(keys)}, OpKind::kAttention);
-    b_.backward(at_step(std::move(home), 0));
+    attend_at(std::move(home), 0);
+  }
+  void attend_at(Op op, int64_t step) {
+    const bool is_packed = last_.reads.back() == kDocumentStarts;
+    b_.backward(at_step(is_packed ? over_documents(std::move(op)) : std::move(op), step));
   }
   std::string sum() const { return "dq_sum"; }
 
@@ -112,7 +117,7 @@ void ring_adjoint(const Op& op, Builder& b) { Backward(op, b).add(); }
 
 }  // namespace
 
-void add_ring(const Op& attention, int ranks, ProgramBuilder& b) {
+void add_ring(const Op& attention, int ranks, bool packed, ProgramBuilder& b) {
   const std::string keys(kKeys), q = attention.reads[0], sum = attention.writes[0] + "_sum", sum_lse = attention.writes[1] + "_sum";
   b.add(part_of(attention, "_pack", attention.reads.size() == 2 ? "kv_pack_split" : "kv_pack", attention.reads, {keys}));
   for (int step = 0; step < ranks; ++step) {
@@ -128,6 +133,7 @@ void add_ring(const Op& attention, int ranks, ProgramBuilder& b) {
       part.kernel = "ring_attention_last";
       part.writes = attention.writes;
     }
+    if (packed) part = over_documents(std::move(part));
     b.add(at_step(std::move(part), step));
     if (!is_last) b.add(over_cp(part_of(attention, fmt::format("_wait_{}", step + 1), "ring_wait", {here, next}, {next})));
   }
@@ -140,7 +146,10 @@ std::vector<KernelRule> ring_rules() {
           {"ring_wait", kWait, 2, 1, {}, declare_same, nullptr, no_adjoint},
           {"ring_attention_first", kAttention, 2, 2, {}, declare_sum, step_flops, no_adjoint},
           {"ring_attention", kAttention, 4, 2, {}, declare_sum, step_flops, no_adjoint},
-          {"ring_attention_last", kAttention, 4, 2, {{0, 2}, {1, 3}}, declare_result, step_flops, ring_adjoint}};
+          {"ring_attention_last", kAttention, 4, 2, {{0, 2}, {1, 3}}, declare_result, step_flops, ring_adjoint},
+          {"ring_attention_first_packed", kAttention, 3, 2, {}, declare_sum, step_flops, no_adjoint},
+          {"ring_attention_packed", kAttention, 5, 2, {}, declare_sum, step_flops, no_adjoint},
+          {"ring_attention_last_packed", kAttention, 5, 2, {{0, 2}, {1, 3}}, declare_result, step_flops, ring_adjoint}};
 }
 
 }  // namespace distsetup

@@ -16,7 +16,7 @@
 namespace distsetup {
 
 // Adds attention() or attention_split() over `ranks` ranks, at least 2. Problems are the builder's.
-void add_ring(const Op& attention, int ranks, ProgramBuilder& program);
+void add_ring(const Op& attention, int ranks, bool packed, ProgramBuilder& program);
 
 std::vector<KernelRule> ring_rules();
 

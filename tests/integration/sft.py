@@ -33,11 +33,13 @@ PACKED = {
     "zero3 × 2": ["--gpus", "2", "--sharding", "zero3"],
     "ddp × 3": ["--gpus", "3", "--sharding", "ddp"],
     "tp 2": ["--gpus", "2", "--tp", "2"],
-    "cp 2, ulysses": ["--gpus", "2", "--cp", "2"],
+    "cp 2, ulysses": ["--gpus", "2", "--cp", "2", "--cp-method", "ulysses"],
+    "cp 2, ring": ["--gpus", "2", "--cp", "2", "--cp-method", "ring"],
+    "cp 2, allgather": ["--gpus", "2", "--cp", "2", "--cp-method", "allgather"],
     "pp 2": ["--gpus", "2", "--pp", "2"],
 }
-REFUSED = {"ring": ["--gpu", "cpu", "--gpus", "2", "--cp", "2", "--cp-method", "ring"],
-           "allgather": ["--gpu", "cpu", "--gpus", "2", "--cp", "2", "--cp-method", "allgather"],
+REFUSED = {"ring on GPUs": ["--gpu", "h100_sxm", "--gpus", "2", "--cp", "2", "--cp-method", "ring"],
+           "allgather on GPUs": ["--gpu", "h100_sxm", "--gpus", "2", "--cp", "2", "--cp-method", "allgather"],
            "fsdp2": ["--gpu", "h100_sxm", "--gpus", "2", "--trainer", "fsdp2"]}
 WORDS = "a plan that fits is better than the trainer reads every rank keeps its shard of state and gradients 345 Größe 東京".split()
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "runtime/kernels/cpu/bf16.h"
 #include "runtime/kernels/cpu/exp.h"
@@ -59,9 +60,18 @@ DISTSETUP_KERNEL_INLINE Stretches stretches(const Positions& p) {
 struct SeenRows {
   int64_t begin = 0, end = 0;
 };
-// Rows of a stretch of keys that the query at position s sees.
-DISTSETUP_KERNEL_INLINE SeenRows seen_rows(const Stretch& keys, int64_t s, int64_t window) {
-  const int64_t first = std::max(keys.position, first_key(s, window)), last = std::min(keys.position + keys.rows - 1, s);
+// The document of sequence b that position s is in: its first position, and the one behind it.
+struct DocumentSpan {
+  int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
+};
+DISTSETUP_KERNEL_INLINE DocumentSpan document_at(const CausalAttention& x, int64_t b, int64_t s) {
+  if (x.documents == nullptr) return {};
+  const int64_t* end = std::upper_bound(x.documents, x.documents + x.B * x.length + 1, b * x.length + s);
+  return {end[-1] - b * x.length, end[0] - b * x.length};
+}
+// Rows of a stretch of keys that the query at position s sees, in a document that begins at `begin`.
+DISTSETUP_KERNEL_INLINE SeenRows seen_rows(const Stretch& keys, int64_t s, int64_t window, int64_t begin) {
+  const int64_t first = std::max({keys.position, first_key(s, window), begin}), last = std::min(keys.position + keys.rows - 1, s);
   return {keys.row + first - keys.position, keys.row + last - keys.position + 1};
 }
 
@@ -86,6 +96,7 @@ DISTSETUP_KERNEL void attention(const QkvRows<const E>& in, const AttendedBefore
   float q[kMostHeadSize], sum_v[kMostHeadSize], score[kKeys];
   for (int64_t t = begin; t < end; ++t) {
     const int64_t base = t / x.queries.rows * x.keys.rows, s = x.queries.at(t % x.queries.rows);
+    const int64_t first = document_at(x, t / x.queries.rows, s).begin;
     for (int64_t a = 0; a < A; ++a) {
       load(in.q + t * in.q_stride + a * D, q, D);
       const int64_t column = a / group * D;
@@ -93,7 +104,7 @@ DISTSETUP_KERNEL void attention(const QkvRows<const E>& in, const AttendedBefore
       float largest = before.lse == nullptr ? -INFINITY : before.lse[t * A + a], total = largest == -INFINITY ? 0 : 1;
       start_sums(before.att == nullptr ? nullptr : before.att + (t * A + a) * D, sum_v, D);
       for (int c = 0; c < keys.count; ++c) {
-        const SeenRows seen = seen_rows(keys.all[c], s, x.window);
+        const SeenRows seen = seen_rows(keys.all[c], s, x.window, first);
         for (int64_t j = seen.begin; j < seen.end; j += kKeys) {
           const int64_t n = std::min(kKeys, seen.end - j);
           float block_max = largest;
@@ -127,6 +138,7 @@ DISTSETUP_KERNEL void attention_backward_q(const E* datt, const QkvRows<const E>
   float q[kMostHeadSize], go[kMostHeadSize], dq[kMostHeadSize];
   for (int64_t t = begin; t < end; ++t) {
     const int64_t base = t / x.queries.rows * x.keys.rows, s = x.queries.at(t % x.queries.rows);
+    const int64_t first = document_at(x, t / x.queries.rows, s).begin;
     for (int64_t a = 0; a < A; ++a) {
       load(in.q + t * in.q_stride + a * D, q, D);
       load(datt + (t * A + a) * D, go, D);
@@ -134,7 +146,7 @@ DISTSETUP_KERNEL void attention_backward_q(const E* datt, const QkvRows<const E>
       const float whole = dot(go, att + (t * A + a) * D, D);
       const int64_t column = a / group * D;
       for (int c = 0; c < keys.count; ++c) {
-        const SeenRows seen = seen_rows(keys.all[c], s, x.window);
+        const SeenRows seen = seen_rows(keys.all[c], s, x.window, first);
         for (int64_t j = base + seen.begin; j < base + seen.end; ++j) {
           const E* k = in.k + j * in.k_stride + column;
           const float score = capped(dot(q, k, D) * x.scale, x.soft_cap), p = std::exp(score - lse[t * A + a]);
@@ -154,7 +166,7 @@ DISTSETUP_KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E
   float k[kMostHeadSize], v[kMostHeadSize], dk[kMostHeadSize], dv[kMostHeadSize];
   const Positions& own = x.queries;
   for (int64_t j = begin; j < end; ++j) {
-    const int64_t b = j / x.keys.rows, s = x.keys.at(j % x.keys.rows);
+    const int64_t b = j / x.keys.rows, s = x.keys.at(j % x.keys.rows), behind = document_at(x, b, s).end;
     for (int64_t kv = 0; kv < x.heads.num_kv; ++kv) {
       load(in.k + j * in.k_stride + kv * D, k, D);
       load(in.v + j * in.v_stride + kv * D, v, D);
@@ -162,7 +174,7 @@ DISTSETUP_KERNEL void attention_backward_kv(const E* datt, const QkvRows<const E
       start_sums(d.before.v == nullptr ? nullptr : d.before.v + j * d.before.v_stride + kv * D, dv, D);
       for (int64_t row = 0; row < own.rows; ++row) {
         const int64_t position = own.at(row), t = b * own.rows + row;
-        if (position < s || (x.window > 0 && position >= s + x.window)) continue;
+        if (position < s || position >= behind || (x.window > 0 && position >= s + x.window)) continue;
         for (int64_t a = kv * group; a < (kv + 1) * group; ++a) {
           const E *q = in.q + t * in.q_stride + a * D, *go = datt + (t * A + a) * D, *o = att + (t * A + a) * D;
           const float score = capped(dot(k, q, D) * x.scale, x.soft_cap), p = std::exp(score - lse[t * A + a]);

@@ -18,6 +18,10 @@ struct CausalAttention {
   int64_t window = 0;  // keys a query sees, itself included; 0: all before it
   Positions queries;   // of each sequence, that are here
   Positions keys;      // of each sequence, that are here
+  // Of packed rows: where documents begin in whole sequences of that length, one after the other (src/plan/packed_rows.h). Null: each
+  // sequence is one.
+  const int64_t* documents = nullptr;
+  int64_t length = 0;
 };
 // Rows of a token's q, k and v, each at its own stride (elements) from token to token.
 template <class E>

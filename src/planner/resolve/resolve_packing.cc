@@ -26,6 +26,7 @@ void resolve_packing(Resolving& r) {
   plan.strategy.cp_method = r.spec.text("parallel.cp_method").value_or(std::string(name(CpMethod::kUlysses)));
   if (const PackingProblem problem = packing_problem(plan); !problem.message.empty())
     return r.fail(code::kUnsupportedFeature, "data.packing", problem.message, problem.help);
+  if (r.plan().hardware.accelerator == Accelerator::kCpu) return;
   std::erase_if(r.problem.cp_methods, [](CpMethod method) { return method != CpMethod::kUlysses; });
 }
 
