@@ -25,7 +25,7 @@ inline std::vector<Recompute> searched_recomputes() {
   return {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull};
 }
 
-inline constexpr int kMaxNodes = 512;           // where a number of nodes is looked for
+inline constexpr int kMaxNodes = 512;  // where a number of nodes is looked for
 // To try: each, from 16 on each fourth, from 64 on each sixteenth.
 inline std::vector<int> node_counts_from(int fewest) {
   std::vector<int> counts;
