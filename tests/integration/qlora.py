@@ -38,6 +38,7 @@ from transformers.utils import logging  # noqa: E402
 
 MODELS = {"llama": {"intermediate_size": 57}, "qwen2": {}, "llama tied": {"tie_word_embeddings": True, "hidden_size": 40}, "gpt2": {}}
 ADAPTERS = ["q, v", "all"]
+MESHES = [mesh for mesh in lora.MESHES if "tp" not in mesh]  # tensor parallelism is refused: refused_check()
 
 
 def of_blocks(name, tensor):
@@ -155,6 +156,13 @@ def resume_check(binary, folder, mesh):
     lora.count("changed bases refused")
 
 
+def refused_check(binary, folder):
+    said = lora.run([f"{binary}/distsetup", "plan", "--model", folder / "qwen2", "--gpu", "cpu", "--nodes", "1", "--adapter", "qlora",
+                     *lora.MESHES["tp 2"]], good=False)
+    if "nf4 takes the scales of 256" not in said:
+        raise RuntimeError(f"no reason: {said}")
+
+
 def main():
     logging.disable_progress_bar()
     binary, folder = sys.argv[1], Path(sys.argv[2])
@@ -167,9 +175,10 @@ def main():
         lora.save(folder / name.replace(" ", "_"), name, changes)
     lora.attempt("load_in_4bit", transformers_check, folder)
     for number, (name, kind) in enumerate([(name, kind) for name in MODELS for kind in ADAPTERS]):
-        for offset, mesh in enumerate(lora.MESHES):
-            if every or name == "llama" and kind == "q, v" or offset == number % len(lora.MESHES):
+        for offset, mesh in enumerate(MESHES):
+            if every or name == "llama" and kind == "q, v" or offset == number % len(MESHES):
                 lora.attempt(f"{name}, adapters on {kind}, {mesh}", adapter_check, binary, folder, name, kind, mesh, text)
+    lora.attempt("tensor parallelism", refused_check, binary, folder)
     for mesh in ("1", "zero3 × 2", "zero2 × 2"):
         lora.attempt(f"bf16, {mesh}", bf16_check, binary, folder, mesh, text)
     for mesh in ("1", "zero3 × 2"):

@@ -279,6 +279,10 @@ Diagnostics why_nothing(const Problem& p, int nodes) {
   Diagnostics why = check_parallel(p.base.model, sizes, p.parallel_at);
   std::erase_if(why, [](const Diagnostic& d) { return d.severity != Severity::kError; });
   if (!why.empty()) return why;
+  if (is_native(p.base))
+    for (const UnevenSplit& uneven : uneven_over_tensor_ranks(p.base.model, std::max(p.tp, 1), KvHeads::kSplit))
+      return {error(code::kIndivisible, p.parallel_at,
+                    fmt::format("tp {} does not divide the model's {} {}", p.tp, uneven.number, uneven.what), "--tp 1")};
   return {error(code::kMeshInvalid, p.parallel_at,
                 fmt::format("no mesh of {} GPUs and no batch fits what is pinned (tp {}, pp {}, cp {}, ep {}, hpz {}, micro-batch {}; "
                             "0 = free)",
