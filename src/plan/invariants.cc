@@ -349,11 +349,11 @@ class ScheduleChecker {
       }
     }
     if (!is_step()) return;
-    for (int u = 0; u < static_cast<int>(s_.layout->units.size()); ++u)
+    require(normed_ && (!stepped_units_.empty() || has_host_optimizer(plan_)), "there is no gradient norm, or no optimizer step");
+    for (int u = 0; u < static_cast<int>(s_.layout->units.size()); ++u) {
       require(has_stepped(u) || unit(u).is_frozen || unit(u).numel == 0, "there is no optimizer step of unit {}", u);
-    for (int u = 0; replica_stale_ && u < static_cast<int>(s_.layout->units.size()); ++u) {
       const bool is_raised = has_host_optimizer(plan_) && !unit(u).is_frozen && unit(u).numel > 0;
-      if (replica_of(s_, u) < 0 && !is_raised) continue;
+      if (!replica_stale_ || (replica_of(s_, u) < 0 && !is_raised)) continue;
       const bool fresh = std::any_of(cast_.begin(), cast_.end(), [u, this](const auto& c) {
         return c.second == u && is_on_device(s_.buffers[static_cast<size_t>(c.first)]);
       });
