@@ -175,6 +175,7 @@ OpContext op_context(const Schedule& schedule, const Geometry& geometry, const C
   x.a = symbol("a");
   x.kv = symbol("kv");
   x.d = symbol("d");
+  x.rot = symbol("rot");
   x.compute = schedule.compute;
   x.deterministic = schedule.deterministic;
   x.tp = schedule.layout->mesh.tp;

@@ -8,6 +8,7 @@
 #include "runtime/engine/ops_attention.h"
 #include "runtime/engine/ops_experts.h"
 #include "runtime/engine/ops_grouped.h"
+#include "runtime/engine/ops_latent.h"
 #include "runtime/engine/ops_native.h"
 #include "runtime/engine/ops_preference.h"
 #include "runtime/engine/ops_quantized.h"
@@ -42,7 +43,8 @@ class CpuKernels : public Kernels {
     if (bind_row_copies(kernel, call)) return "";
     if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
     return bind_native_op(kernel, call) || bind_preference_op(kernel, call) || bind_quantized_op(kernel, call) ||
-                   bind_expert_op(kernel, call) || bind_grouped_op(kernel, call) || bind_aten_op(kernel, call)
+                   bind_expert_op(kernel, call) || bind_latent_op(kernel, call) || bind_grouped_op(kernel, call) ||
+                   bind_aten_op(kernel, call)
                ? ""
                : "the CPU has no such kernel";
   }

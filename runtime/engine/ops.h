@@ -18,6 +18,7 @@ namespace distsetup {
 // Legend: T tokens of a micro-batch on this rank, S of each sequence, B sequences, a heads, kv key and value heads, d head size.
 struct OpContext {
   int64_t T = 0, S = 0, B = 0, a = 0, kv = 0, d = 0;
+  int64_t rot = 0;  // elements of a head that are rotated
   Dtype compute = Dtype::kF32;
   bool deterministic = false;  // TrainPlan::deterministic
   // Tensor parallelism: ranks that share a model's matrices, this rank's place among them, and the size of the whole vocabulary, of

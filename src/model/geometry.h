@@ -46,6 +46,8 @@ struct Geometry {
   double rope_low_turns = 1;   // of the scaling: pairs that turn less often than this in the original context are interpolated ...
   double rope_high_turns = 4;  // ... more often: left as they are (llama3: low and high_freq_factor; yarn: beta_slow and beta_fast)
   double rope_amplitude = 0;   // yarn's attention_factor; 0: from the factor
+  double rope_mscale = 0;      // DeepSeek's yarn: the amplitude is (0.1 · this · ln factor + 1) over the same with rope_mscale_all,
+  double rope_mscale_all = 0;  // whose square scores are multiplied by; 0: not stated
   int64_t rope_original_positions = 0;
   double local_rope_base = 0;       // of layers with a window (Gemma 3); 0: rope_base
   double query_scalar = 0;          // scores are divided by its root (Gemma: query_pre_attn_scalar); 0: by that of d

@@ -60,6 +60,8 @@ constexpr GeometryField kGeometryFields[] = {
     {"rope_low_turns", &Geometry::rope_low_turns},
     {"rope_high_turns", &Geometry::rope_high_turns},
     {"rope_amplitude", &Geometry::rope_amplitude},
+    {"rope_mscale", &Geometry::rope_mscale},
+    {"rope_mscale_all", &Geometry::rope_mscale_all},
     {"rope_original_positions", &Geometry::rope_original_positions},
     {"local_rope_base", &Geometry::local_rope_base},
     {"query_scalar", &Geometry::query_scalar},

@@ -215,6 +215,8 @@ class ConfigReading {
     for (const char* key : {"low_freq_factor", "beta_slow"}) number(key, g_.rope_low_turns);
     for (const char* key : {"high_freq_factor", "beta_fast"}) number(key, g_.rope_high_turns);
     number("attention_factor", g_.rope_amplitude);
+    number("mscale", g_.rope_mscale);
+    number("mscale_all_dim", g_.rope_mscale_all);
     constexpr const char* kOriginal = "original_max_position_embeddings";
     const Value* original = rope->find(kOriginal);
     if (original == nullptr || original->kind == Value::Kind::kNull) original = stated(kOriginal);

@@ -1,6 +1,7 @@
 // Sources: RoPE, arXiv 2104.09864; linear interpolation, arXiv 2306.15595; YaRN ("NTK by parts", attention temperature), arXiv
 // 2309.00071, section 3; Llama 3.1's bands, The Llama 3 Herd of Models (arXiv 2407.21783) with the constants that its config.json
-// states. Names and defaults of the keys: Transformers, modeling_rope_utils.py.
+// states. Names and defaults of the keys: Transformers, modeling_rope_utils.py. DeepSeek's temperature of scores: arXiv 2405.04434,
+// section 3.1.4, as Transformers' models/deepseek_v3 computes it.
 #include "model/rope.h"
 
 #include <algorithm>
@@ -30,6 +31,8 @@ double pair_of_turns(double turns, double size, double base, double original) {
   return size * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
 }
 
+double temperature(const Geometry& g, double mscale) { return g.rope_factor <= 1 ? 1 : 0.1 * mscale * std::log(g.rope_factor) + 1; }
+
 void yarn(RopeFrequencies& out, const Geometry& g, double size, double base) {
   const auto original = static_cast<double>(g.rope_original_positions);
   const double last = size - 1;
@@ -40,7 +43,12 @@ void yarn(RopeFrequencies& out, const Geometry& g, double size, double base) {
     const double interpolated = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     out.per_pair[i] *= interpolated / g.rope_factor + (1 - interpolated);
   }
-  out.amplitude = g.rope_amplitude > 0 ? g.rope_amplitude : g.rope_factor <= 1 ? 1 : 0.1 * std::log(g.rope_factor) + 1;
+  if (g.rope_amplitude > 0)
+    out.amplitude = g.rope_amplitude;
+  else if (g.rope_mscale > 0 && g.rope_mscale_all > 0)
+    out.amplitude = temperature(g, g.rope_mscale) / temperature(g, g.rope_mscale_all);
+  else
+    out.amplitude = temperature(g, 1);
 }
 
 }  // namespace
@@ -48,7 +56,15 @@ void yarn(RopeFrequencies& out, const Geometry& g, double size, double base) {
 bool is_known_rope_scaling(std::string_view kind) { return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end(); }
 
 int64_t rotated_elements(const Geometry& g) {
+  if (g.attention == Attention::kLatent) return g.qk_rope_head_size;
   return static_cast<int64_t>(static_cast<double>(g.head_size) * g.rotary_fraction + 1e-9) / 2 * 2;
+}
+
+double score_scale(const Geometry& g) {
+  const double scale = 1 / std::sqrt(static_cast<double>(g.head_size));
+  if (g.rope_scaling != "yarn" || g.rope_mscale_all == 0) return scale;
+  const double t = temperature(g, g.rope_mscale_all);
+  return scale * t * t;
 }
 
 RopeFrequencies rope_frequencies(const Geometry& g, bool local) {

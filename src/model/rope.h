@@ -12,6 +12,9 @@ namespace distsetup {
 // Elements of a head that are rotated; the others pass through.
 int64_t rotated_elements(const Geometry& geometry);
 
+// What scores are multiplied by where the model says no more of it: 1 / sqrt(d), and YaRN's temperature of DeepSeek.
+double score_scale(const Geometry& geometry);
+
 struct RopeFrequencies {
   std::vector<double> per_pair;  // radians a position, rotated_elements / 2 of them
   double amplitude = 1;          // what cosines and sines are multiplied by (YaRN)

@@ -6,6 +6,7 @@
 #include "plan/attention_rules.h"
 #include "plan/expert_parallel.h"
 #include "plan/expert_rules.h"
+#include "plan/latent_rules.h"
 #include "plan/packed_rows.h"
 
 namespace distsetup {
@@ -245,7 +246,7 @@ const std::vector<KernelRule>& kernel_rules() {
 
 const KernelRule* find_kernel(std::string_view name) {
   for (const std::vector<KernelRule>* rules :
-       {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules(), &expert_parallel_rules()})
+       {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules(), &expert_parallel_rules(), &latent_rules()})
     for (const KernelRule& rule : *rules)
       if (rule.name == name) return &rule;
   return nullptr;

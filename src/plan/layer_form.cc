@@ -8,6 +8,7 @@
 #include "model/condition.h"
 #include "model/count.h"
 #include "model/geometry_fields.h"
+#include "model/rope.h"
 
 namespace distsetup {
 
@@ -39,6 +40,7 @@ bool all_hold(const std::vector<std::string>& conditions, const Geometry& geomet
 
 std::optional<double> number_of(std::string_view text, const Geometry& geometry, LayerForm layer) {
   if (text == kLayerWindow) return layer.local ? static_cast<double>(geometry.sliding_window) : 0;
+  if (text == kScoreScale) return score_scale(geometry);
   if (text.starts_with("1/")) {
     const std::optional<double> below = number_of(text.substr(2), geometry, layer);
     return below && *below != 0 ? 1 / *below : below;

@@ -20,13 +20,14 @@ LayerForm layer_form(const Geometry& geometry, int64_t layer);
 std::vector<LayerForm> layer_forms(const Geometry& geometry);  // that occur, each once
 
 // Beside fields of Geometry, conditions ask whether the layer has a window or experts, and whether the head is the embedding;
-// attributes may be the layer's window, 0 where it has none.
-inline constexpr std::string_view kLocal = "local", kExperts = "experts", kTied = "tied", kLayerWindow = "layer_window";
+// attributes may be the layer's window, 0 where it has none, or what scores are multiplied by (model/rope.h).
+inline constexpr std::string_view kLocal = "local", kExperts = "experts", kTied = "tied", kLayerWindow = "layer_window",
+                                  kScoreScale = "score_scale";
 bool is_subject(std::string_view subject);  // of a condition
 std::string subject_text(std::string_view subject, const Geometry& geometry, LayerForm layer);
 bool all_hold(const std::vector<std::string>& conditions, const Geometry& geometry, LayerForm layer);
-// A number, a field with one (1 where it is true), "sqrt(field)", "1/field", "1/sqrt(field)" (0 where the field is 0), or
-// "layer_window". Empty: none of these.
+// A number, a field with one (1 where it is true), "sqrt(field)", "1/field", "1/sqrt(field)" (0 where the field is 0),
+// "layer_window" or "score_scale". Empty: none of these.
 std::optional<double> number_of(std::string_view text, const Geometry& geometry, LayerForm layer);
 
 }  // namespace distsetup

@@ -16,6 +16,7 @@
 #include "plan/expert_rules.h"
 #include "plan/frozen.h"
 #include "plan/kernel_table.h"
+#include "plan/latent_rules.h"
 #include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
 #include "plan/program_builder.h"
@@ -81,13 +82,12 @@ class FileReading {
     for (const Value::Entry& entry : values.entries) {
       const Location& at = entry.second.location;
       const auto is_it = [&](const AttributeField& a) { return a.name == entry.first; };
-      const std::span<const AttributeField> fields = attribute_fields();
-      if (std::none_of(fields.begin(), fields.end(), is_it))
+      if (std::ranges::none_of(attribute_fields(), is_it))
         say(at, fmt::format("found attribute '{}', which no kernel has", entry.first));
       if (!number_of(entry.second.text, Geometry(), {}))
-        say(at,
-            fmt::format("found '{}', expected a number, a field of a model with a number, sqrt(field), 1/field, 1/sqrt(field) or {}",
-                        entry.second.text, kLayerWindow));
+        say(at, fmt::format(
+                    "found '{}', expected a number, a field of a model with a number, sqrt(field), 1/field, 1/sqrt(field), {} or {}",
+                    entry.second.text, kLayerWindow, kScoreScale));
       out[entry.first] = entry.second.text;
     }
   }
@@ -390,6 +390,8 @@ std::string check_programs(const NativeFile& file, const Geometry& geometry, con
       if (std::string problem = build(file, {kind, layer, split}, geometry, program); !problem.empty()) return problem;
       if (kind == UnitKind::kBlock && layer.experts && !has_experts(program))
         return fmt::format("{} experts; its blocks are dense", geometry.num_experts);
+      const bool is_latent = geometry.attention == Attention::kLatent;
+      if (kind == UnitKind::kBlock && is_latent != has_latents(program)) return is_latent ? "latent attention (MLA)" : "no latent";
     }
   }
   return "";

@@ -92,7 +92,6 @@ Diagnostics refused_traits(const Geometry& g) {
   refuse(g.expert_hidden > 0, "experts that read a projection of the hidden state");
   refuse(g.experts_per_token > kMostExpertsPerToken,
          fmt::format("{} experts per token, it runs up to {}", g.experts_per_token, kMostExpertsPerToken));
-  refuse(g.attention != Attention::kGrouped, "latent attention (MLA)");
   refuse(g.scan_channels > 0, "layers that scan (Mamba)");
   return out;
 }
@@ -210,6 +209,7 @@ std::vector<std::string> without_attention(std::vector<std::string> saved, const
 // Heads and feed-forward elements go whole to ranks; the vocabulary is padded.
 std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   const int tp = split.tp;
+  if (g.attention == Attention::kLatent && tp > 1) return fmt::format("latent attention with tensor parallelism over {} ranks", tp);
   if (g.num_experts > 0 && tp > 1) return fmt::format("{} experts with tensor parallelism over {} ranks", g.num_experts, tp);
   if (const std::string problem = expert_split_problem(g, split); !problem.empty()) return problem;
   for (const auto& [what, count] : {std::pair<std::string_view, int64_t>{"heads", g.num_heads},
@@ -331,6 +331,10 @@ Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_
           {"kv", g.num_kv_heads / tp},
           {"d", g.head_size},
           {"rot", rotated_elements(g)},
+          {"rq", g.q_lora_rank},
+          {"rk", g.kv_lora_rank},
+          {"dn", g.qk_nope_head_size},
+          {"dv", g.v_head_size},
           {"V", (g.vocabulary + tp - 1) / tp},
           {"P", g.learned_positions}};
 }

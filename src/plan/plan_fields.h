@@ -41,9 +41,9 @@ void visit(V& v, Geometry& g) {
   v("rope_scaled", g.rope_scaled);
   v("rope_scaling", g.rope_scaling);
   v("rope_factor", g.rope_factor);
-  v("rope_low_turns", g.rope_low_turns);
-  v("rope_high_turns", g.rope_high_turns);
+  v("rope_low_turns", g.rope_low_turns); v("rope_high_turns", g.rope_high_turns);
   v("rope_amplitude", g.rope_amplitude);
+  v("rope_mscale", g.rope_mscale, 0.0); v("rope_mscale_all", g.rope_mscale_all, 0.0);
   v("rope_original_positions", g.rope_original_positions);
   v("local_rope_base", g.local_rope_base);
   v("query_scalar", g.query_scalar);

@@ -19,6 +19,10 @@ MIXTRAL = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": N
 QWEN_MOE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 GLM_MOE = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
            "partial_rotary_factor": 0.5, "pad_token_id": None}
+DEEPSEEK = {"num_key_value_heads": 6, "kv_lora_rank": 20, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 12,
+            "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
+            "first_k_dense_replace": 1, "n_shared_experts": 2}
+DEEPSEEK_YARN = {**YARN, "mscale": 0.707, "mscale_all_dim": 0.9}
 
 FAMILIES = {
     "llama": ("llama", {}),
@@ -44,6 +48,12 @@ FAMILIES = {
     "qwen3_moe": ("qwen3_moe", {**QWEN_MOE, "norm_topk_prob": True, "mlp_only_layers": [0]}),
     "glm4_moe": ("glm4_moe", {**GLM_MOE, "use_qk_norm": True}),
     "glm4_moe_groups": ("glm4_moe", {**GLM_MOE, "attention_bias": True, "n_group": 4, "topk_group": 2, "norm_topk_prob": False}),
+    "deepseek_v2": ("deepseek_v2", {**DEEPSEEK, "q_lora_rank": None, "topk_method": "greedy", "rope_scaling": DEEPSEEK_YARN}),
+    "deepseek_v2_groups": ("deepseek_v2", {**DEEPSEEK, "q_lora_rank": 28, "topk_method": "group_limited_greedy", "n_group": 4,
+                                           "topk_group": 2}),
+    "deepseek_v3": ("deepseek_v3", {**DEEPSEEK, "q_lora_rank": 28, "n_group": 4, "topk_group": 2, "rope_scaling": DEEPSEEK_YARN}),
+    "deepseek_v3_wide": ("deepseek_v3", {**DEEPSEEK, "q_lora_rank": 28, "n_group": 1, "topk_group": 1, "v_head_dim": 16,
+                                         "norm_topk_prob": False}),
     "qwen3_moe_balanced": ("qwen3_moe", {**QWEN_MOE, "output_router_logits": True, "router_aux_loss_coef": 0.1}),
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
@@ -64,7 +74,7 @@ def settings(family, changes):
     if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
-    if family in ("phi3", "granite", "olmo2", "qwen2", "qwen2_moe"):
+    if family in ("phi3", "granite", "olmo2", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3"):
         common.pop("head_dim")
     if family in ("gpt2", "gpt_bigcode"):
         common = {"vocab_size": common["vocab_size"]}

@@ -48,6 +48,8 @@ MODELS = {
     "qwen2": {},
     "llama tied": {"tie_word_embeddings": True},
     "gpt2": {},
+    "deepseek_v3": {"kv_lora_rank": 20, "q_lora_rank": 28, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 12, "num_key_value_heads": 4,
+                    "first_k_dense_replace": 3},  # without experts: Transformers holds their matrices in one tensor, which PEFT has no adapters for
 }
 PARTS = {
     "mlp of layer 1": ["model.layers.1.mlp.*"],
@@ -208,6 +210,10 @@ def adapter_keys(name, kind):
     if name == "gpt2":
         names = {"q, v": ["c_attn"], "k, up, rslora": ["c_fc"], "all": "all-linear"}
         keys = {**keys, "target_modules": names[kind], "fan_in_fan_out": True}
+    if name == "deepseek_v3":
+        names = {"q, v": ["q_b_proj", "kv_a_proj_with_mqa"], "k, up, rslora": ["kv_b_proj", "o_proj"],
+                 "all": ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]}
+        keys["target_modules"] = names[kind]
     return keys
 
 
@@ -342,6 +348,8 @@ def main():
         for offset, mesh in enumerate(MESHES):
             if name == "gpt2" and mesh.startswith("pp"):
                 continue  # its positions go with the embedding, which is tied to the head
+            if name == "deepseek_v3" and mesh.startswith("tp"):
+                continue  # latent attention is not split
             if every or mesh in ("1", "zero3 × 2", "ddp × 3") and name in ("llama", "qwen2") and kind == "q, v" or offset == number % len(MESHES):
                 attempt(f"{name}, adapters on {kind}, {mesh}", adapter_check, binary, folder, name, kind, mesh, text)
     for number, part in enumerate(PARTS):

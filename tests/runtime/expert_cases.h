@@ -33,6 +33,20 @@ inline Geometry expert_geometry(const std::string& which) {
   return g;
 }
 
+// DeepSeek: "deepseek_v2" without a latent of the query, experts in groups by their best; "deepseek_v3" with one.
+inline Geometry latent_geometry(const std::string& which) {
+  Geometry g = expert_geometry(which == "deepseek_v3" ? "glm4" : "mixtral");
+  g.family = which;
+  g.attention = Attention::kLatent;
+  g.num_kv_heads = g.num_heads;
+  g.kv_lora_rank = 14, g.qk_nope_head_size = 6, g.qk_rope_head_size = 4, g.v_head_size = 7, g.head_size = 10;
+  g.q_lora_rank = which == "deepseek_v3" ? 12 : 0;
+  g.rope_scaled = true, g.rope_scaling = "yarn", g.rope_factor = 4, g.rope_high_turns = 32, g.rope_original_positions = 8;
+  g.rope_mscale = 0.7, g.rope_mscale_all = 0.9;
+  if (which == "deepseek_v2") g.router_groups = 3, g.router_groups_chosen = 2, g.router_normalized = false;
+  return g;
+}
+
 // Every token goes to the first expert: a router of zeros never leaves a tie, of which the first expert is the one that is taken, and
 // the weight of a single expert has no gradient.
 inline Geometry adversarial_geometry() {

@@ -107,9 +107,9 @@ TEST_CASE("native programs: each built-in model that one runs has as many parame
         if (policy == Recompute::kKeepAttention) CHECK(v.kept.size() == 3);  // x, and what attention leaves
       }
   }
-  CHECK(families == std::set<std::string>{"falcon", "gemma", "gemma2", "gemma3_text", "glm4_moe", "gpt2", "gpt_bigcode", "gpt_neox",
-                                          "llama", "mistral", "mixtral", "olmo2", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3",
-                                          "qwen3_moe"});
+  CHECK(families == std::set<std::string>{"deepseek_v2", "deepseek_v3", "falcon",   "gemma",     "gemma2",  "gemma3_text", "glm4_moe",
+                                          "gpt2",        "gpt_bigcode", "gpt_neox", "llama",     "mistral", "mixtral",     "olmo2",
+                                          "phi",         "phi3",        "qwen2",    "qwen2_moe", "qwen3",   "qwen3_moe"});
 }
 
 TEST_CASE("native programs: layers with and without a window are two programs") {
@@ -198,6 +198,11 @@ TEST_CASE("rotary positions: scaling as the papers have it") {
   CHECK(bands.per_pair[1] == Approx(0.1 * (0.25 + 0.75 * (100 * 0.1 / (2 * 3.14159265358979) - 1) / 3)));
   g.rope_scaling = "yarn", g.rope_low_turns = 1, g.rope_high_turns = 32;
   CHECK(rope_frequencies(g, false).amplitude == Approx(0.1 * std::log(4.0) + 1));
+  CHECK(score_scale(g) == Approx(1 / std::sqrt(8.0)));
+  g.rope_mscale = 0.5, g.rope_mscale_all = 0.8;  // DeepSeek: of scores, and what is left for cosines
+  const double t = 0.08 * std::log(4.0) + 1;
+  CHECK(rope_frequencies(g, false).amplitude == Approx((0.05 * std::log(4.0) + 1) / t));
+  CHECK(score_scale(g) == Approx(t * t / std::sqrt(8.0)));
   g.local_rope_base = 100;
   CHECK(rope_frequencies(g, true).per_pair[2] == Approx(0.1));
   g.rotary_fraction = 0.5;

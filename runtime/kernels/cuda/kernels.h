@@ -9,6 +9,7 @@
 #include "plan/nf4.h"
 #include "runtime/kernels/activation.h"
 #include "runtime/kernels/heads.h"
+#include "runtime/kernels/latent_heads.h"
 #include "runtime/kernels/positions.h"
 #include "runtime/kernels/preference.h"
 #include "runtime/kernels/router.h"
@@ -47,6 +48,13 @@ void embedding_backward(Element element, const int64_t* ids_T, const void* dy_TH
                         float multiplier, VocabularyRange range, bool accumulate, StreamHandle stream);
 void bias_add(Element element, void* x_TH, const void* b_H, int64_t T, int64_t H, StreamHandle stream);
 void bias_backward(Element element, const void* dy_TH, void* gb_H, int64_t T, int64_t H, bool accumulate, StreamHandle stream);
+// kernels_latent.cu
+void join_latent_heads(Element element, const void* q, const void* kv, const void* ckv, void* qkv, int64_t T, LatentHeads heads,
+                       StreamHandle stream);
+void split_latent_heads(Element element, const void* dqkv, void* dq, void* dkv, void* dckv, int64_t T, LatentHeads heads,
+                        StreamHandle stream);
+// Heads of `from` elements -> heads of `to`: the first ones of each, zeros where there are no more.
+void resize_heads(Element element, const void* x, void* y, int64_t T, int64_t num, int64_t from, int64_t to, StreamHandle stream);
 // kernels_families.cu
 void layer_norm(Element element, const void* x_TH, const void* w_H, const void* b_H, void* h_TH, float* mean_T, float* r_T, int64_t T,
                 int64_t H, float epsilon, StreamHandle stream);

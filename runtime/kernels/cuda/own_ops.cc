@@ -1,6 +1,8 @@
 // Operand order is the program's (src/plan/kernel_table.cc).
 #include "runtime/kernels/cuda/own_ops.h"
 
+#include "runtime/engine/ops_latent.h"
+
 namespace distsetup::cuda {
 namespace {
 
@@ -183,6 +185,21 @@ void gated_backward(const Call& c) {
   gated_activation_backward(element(c), kF, in(c, 0), in(c, 1), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), compute());
 }
 
+// q, kv, ckv -> qkv
+void join_heads(const Call& c) {
+  join_latent_heads(element(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), c.writes[0].dim(0),
+                    latent_heads(*c.context, c.reads[1], c.reads[2]), compute());
+}
+// dqkv -> dq, dkv, dckv
+void split_heads(const Call& c) {
+  split_latent_heads(element(c), in(c, 0), out(c, 0), out(c, 1), out(c, 2), c.reads[0].dim(0),
+                     latent_heads(*c.context, c.writes[1], c.writes[2]), compute());
+}
+void cut_heads(const Call& c) {
+  const int64_t num = c.context->a;
+  resize_heads(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), num, c.reads[0].dim(1) / num, c.writes[0].dim(1) / num, compute());
+}
+
 }  // namespace
 
 const std::map<std::string, OpFunction>& own_kernels() {
@@ -221,6 +238,10 @@ const std::map<std::string, OpFunction>& own_kernels() {
                                                           {"position_add", positions},
                                                           {"position_backward", positions_backward},
                                                           {"dequantize_nf4", unpack_nf4},
+                                                          {"latent_heads", join_heads},
+                                                          {"latent_heads_backward", split_heads},
+                                                          {"latent_values", cut_heads},
+                                                          {"latent_values_backward", cut_heads},
                                                           {"gelu", activate<Activation::kGelu>},
                                                           {"gelu_backward", activate_backward<Activation::kGelu>},
                                                           {"gelu_tanh", activate<Activation::kGeluTanh>},

@@ -133,6 +133,10 @@ Json setting_schema(const SpecKey& key) {
 struct GeometryKeys {
   Json properties = Json::object();
   template <class T>
+  void operator()(const char* name, T& value, const T& /*usual*/) {
+    (*this)(name, value);
+  }
+  template <class T>
   void operator()(const char* name, T&) {
     if constexpr (std::is_same_v<T, bool>) {
       properties[name] = {{"type", "boolean"}};

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs a948cdbc55822f362ffd998b89f67cf482fe769999aabd6e226bce1114b2d3be
+# distsetup 0.1.0, inputs 68633b92a9e4aa95d7fabc8701f82724a592d8469bee50087c484fc3507f701c
 # command: distsetup emit --target torchtitan-0.2 --model deepseek_v2_lite --nodes 2 --gpus 8xH100-80GB --sharding zero3 --ep 8 --recompute full --micro-batch 1
 # plan: deepseek_v2_lite, zero3, recompute full, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
