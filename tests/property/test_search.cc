@@ -95,7 +95,7 @@ Problem random_problem(std::mt19937_64& random) {
 void set_memory(Problem& p, std::mt19937_64& random) {
   int64_t least = INT64_MAX, most = 0;
   for (const Choice& c : legal_choices(p, p.node_counts.front())) {
-    Plan plan = plan_of(p, p.node_counts.front(), c, Weight::kLight);
+    Plan plan = plan_of(p, p.node_counts.front(), c);
     finish(plan);
     least = std::min(least, plan.memory.device_bytes);
     most = std::max(most, plan.memory.device_bytes);
@@ -121,7 +121,7 @@ int likeliest_of(const std::vector<Candidate>& all) {
 int brute_force(const Problem& p, std::vector<Candidate>& all) {
   const SelectionRules rules = make_predictor(p)->rules();
   for (const Choice& choice : legal_choices(p, p.node_counts.front())) {
-    Plan plan = plan_of(p, p.node_counts.front(), choice, Weight::kLight);
+    Plan plan = plan_of(p, p.node_counts.front(), choice);
     const Simulation s = simulate(plan);
     finish(plan);
     Candidate c;
@@ -279,8 +279,8 @@ int compare_with_brute_force(std::mt19937_64& random, int num_problems, const st
       continue;
     }
     ++fitting;
-    INFO(summary(plan_of(p, p.node_counts.front(), found.answer().choice, Weight::kLight)));
-    INFO(summary(plan_of(p, p.node_counts.front(), all[best].choice, Weight::kLight)));
+    INFO(summary(plan_of(p, p.node_counts.front(), found.answer().choice)));
+    INFO(summary(plan_of(p, p.node_counts.front(), all[best].choice)));
     CHECK(found.answer().verdict == all[best].verdict);
     CHECK(found.answer().choice == all[best].choice);
   }
@@ -323,7 +323,7 @@ TEST_CASE("search finds what brute force finds where ranks share experts, as man
     for (const Choice& c : legal_choices(p, p.node_counts.front())) {
       CHECK(c.ep == std::max(p.ep, 1));
       seen.insert({c.sharding, c.ep});
-      CHECK(!has_error(validate(plan_of(p, p.node_counts.front(), c, Weight::kFull))));
+      CHECK(!has_error(validate(plan_of(p, p.node_counts.front(), c))));
     }
   }
   for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3})

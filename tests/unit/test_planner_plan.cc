@@ -130,13 +130,42 @@ TEST_CASE("pairs are two sequences each: a plan for pairs has the tokens and the
   CHECK(pairs.schedule_digest != sequences.schedule_digest);
 }
 
+// Search once timed plans without settings of theirs: saves beside the step, packed rows.
+TEST_CASE("what a plan predicts is what its own schedule takes, whatever is set") {
+  for (const Flags& setting : {Flags{},
+                               {{"loss-head", "chunked"}},
+                               {{"method", "sft"}, {"adapter", "lora"}},
+                               {{"optimizer", "muon"}},
+                               {{"checkpoint-async", "true"}},
+                               {{"offload-optimizer", "host"}},
+                               {{"packing", "true"}}})
+    for (const char* gpu : {"h100_sxm", "cpu"}) {
+      Flags flags = {{"model", "1B"}, {"gpu", gpu}, {"nodes", "1"}, {"gpus", "2"}, {"seq", "512"}};
+      flags.insert(flags.end(), setting.begin(), setting.end());
+      INFO(gpu << " " << (setting.empty() ? "" : setting.front().first));
+      Problem problem = problem_of(flags);
+      // What resolving makes of a prepared data set.
+      problem.base.data.packing = !setting.empty() && setting.front().first == "packing";
+      if (problem.base.data.packing) problem.base.data.tokenizer = kPreparedTokens;
+      const Result<Plan> plan = make_plan(problem);
+      REQUIRE(plan.value.has_value());
+      Plan again = *plan;
+      finish(again);
+      CHECK(again.memory.run_bytes == plan->memory.run_bytes);
+      CHECK(again.memory.arena_bytes == plan->memory.arena_bytes);
+      CHECK(again.memory.workspace_bytes == plan->memory.workspace_bytes);
+      CHECK(again.memory.device_bytes == plan->memory.device_bytes);
+      CHECK(again.time.step_s == plan->time.step_s);
+    }
+}
+
 TEST_CASE("states alone: the published ZeRO figures and the integers of 16 B per parameter") {
   Problem p = problem_of({{"model", "7B"}, {"sharding", "zero3"}, {"gpus", "8"}, {"nodes", "8"}});
   const auto bound_gb = [&](int nodes, int per_node) {
     p.base.hardware.gpus_per_node = per_node;
     Choice choice;
     choice.dp_shard = nodes * per_node;
-    return static_cast<double>(states_bound_bytes(plan_of(p, nodes, choice, Weight::kLight))) * 1e-9;
+    return static_cast<double>(states_bound_bytes(plan_of(p, nodes, choice))) * 1e-9;
   };
   CHECK(bound_gb(1, 2) == Approx(53.9).margin(0.05));
   CHECK(bound_gb(1, 8) == Approx(13.5).margin(0.05));
@@ -153,7 +182,7 @@ TEST_CASE("regression 45: no plan is below its states") {
         REQUIRE_FALSE(choices.empty());
         SimulationCache cache;
         for (size_t i = 0; i < choices.size(); i += 7) {
-          const Plan plan = plan_of(p, p.node_counts.front(), choices[i], Weight::kLight);
+          const Plan plan = plan_of(p, p.node_counts.front(), choices[i]);
           CHECK(simulate(plan, cache).allocated_bytes() > states_bound_bytes(plan));
         }
       }

@@ -6,20 +6,8 @@
 
 namespace distsetup {
 
-Plan plan_of(const Problem& problem, int nodes, const Choice& c, Weight weight) {
-  Plan plan;
-  if (weight == Weight::kFull) {
-    plan = problem.base;
-  } else {
-    plan.model = problem.base.model;
-    plan.strategy = problem.base.strategy;
-    plan.hardware = problem.base.hardware;
-    plan.offload = problem.base.offload;
-    plan.host = problem.base.host;
-    plan.precision = problem.base.precision;
-    plan.train = problem.base.train;
-    plan.checkpoint = problem.base.checkpoint;
-  }
+Plan plan_of(const Problem& problem, int nodes, const Choice& c) {
+  Plan plan = problem.base;
   if (plan.offload == OffloadPlan{}) plan.host = {};
   plan.hardware.nodes = nodes;
   apply(problem, c, plan);

@@ -23,10 +23,8 @@ struct Choice {
 // Copies of what is sharded: one more pair of groups.
 inline bool is_hybrid(const Choice& c) { return c.sharding != Sharding::kDdp && c.dp_replicate > 1; }
 
-// The plan of a choice, memory and time not filled in yet. kLight: with what the bundled trainer's simulation reads and no more
-// (search makes many).
-enum class Weight { kLight, kFull };
-Plan plan_of(const Problem& problem, int nodes, const Choice& choice, Weight weight);
+// The plan of a choice, memory and time not filled in yet.
+Plan plan_of(const Problem& problem, int nodes, const Choice& choice);
 void apply(const Problem& problem, const Choice& choice, Plan& plan);  // to a plan of the same problem
 Choice choice_of(const Plan& plan);
 

@@ -8,6 +8,7 @@
 
 #include "base/quantity.h"
 #include "plan/chunked_loss.h"
+#include "plan/host_writer.h"
 #include "plan/reference.h"
 #include "planner/report/words.h"
 #include "planner/resolve/adapters.h"
@@ -44,7 +45,7 @@ class Fixer {
   std::optional<Plan> attempt(const std::function<void(Problem&)>& change) {
     Problem p = problem_;
     p.node_counts = {plan_.hardware.nodes};
-    p.base.data = {};
+    p.base.data.files.clear();
     change(p);
     Diagnostics why;
     std::optional<Plan> plan = solve(p, why, Shortfall::kSkip);
@@ -95,7 +96,9 @@ class Fixer {
 
   void loss() {
     const bool was_tried = problem_.may_chunk_loss || problem_.base.strategy.loss_head == kChunkedLoss;
-    if (!is_native(plan_) || was_tried || learns_preferences(problem_.base.train)) return;
+    Plan chunked = plan_;  // for this alone
+    chunked.strategy.loss_head = kChunkedLoss;
+    if (!is_native(plan_) || was_tried || !chunked_loss_problem(chunked).empty()) return;
     const auto plan = attempt([](Problem& p) { p.base.strategy.loss_head = kChunkedLoss; });
     if (plan.has_value()) propose(fmt::format("--loss-head {}", kChunkedLoss), *plan);
   }
@@ -193,6 +196,7 @@ class Fixer {
     for (const bool parameters : {false, true}) {
       if (!facts.has(parameters ? "offload_parameters" : "offload_optimizer") || (!parameters && (together || optimizer_moved)))
         continue;
+      if (is_native(plan_) && !optimizer_moved && !can_move_optimizer()) continue;
       const auto plan = attempt([&](Problem& p) {
         if (!optimizer_moved) p.setup.offload.optimizer = OffloadPlace::kHost;
         if (parameters) p.setup.offload.parameters = OffloadPlace::kHost;
@@ -205,6 +209,13 @@ class Fixer {
       propose(fmt::format("{}", fmt::join(flags, " ")), *plan);
       return;
     }
+  }
+
+  // The bundled trainer's, of this plan.
+  bool can_move_optimizer() const {
+    Plan moved = plan_;
+    moved.offload.optimizer = OffloadPlace::kHost;
+    return offload_problem(moved).message.empty();
   }
 
   void adapters() {

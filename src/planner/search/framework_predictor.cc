@@ -141,7 +141,7 @@ class FrameworkPredictor final : public Predictor {
   SearchCounts counts(const std::vector<Candidate>&) const override { return counts_; }
 
   Plan plan(const Candidate& c) override {
-    Plan plan = plan_of(p_, setup_.nodes, c.choice, Weight::kFull);
+    Plan plan = plan_of(p_, setup_.nodes, c.choice);
     plan.hardware.rates = {};  // of the bundled trainer
     const Known& known = replayed(c.choice);
     const TimeEstimate e = estimate(c.choice);

@@ -69,7 +69,7 @@ std::vector<SmallestFit> smallest_that_fits(const Problem& problem) {
   for (const HardwarePlan& hardware : all) {
     Problem other = problem;
     other.base.hardware = hardware;
-    other.base.data = {};
+    other.base.data.files.clear();
     if (problem.hybrid) other.dp_shard = hardware.gpus_per_node;
     SmallestFit row;
     row.gpu = hardware.gpu;

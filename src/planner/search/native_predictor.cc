@@ -79,7 +79,7 @@ class NativePredictor final : public Predictor {
     nodes_ = nodes;
     cache_.by_step.clear();  // of other meshes
     packed_.clear();
-    plan_ = plan_of(p_, nodes, {}, Weight::kLight);
+    plan_ = plan_of(p_, nodes, {});
   }
 
   // States, what forward keeps, context, communicators; compute alone.
@@ -138,7 +138,7 @@ class NativePredictor final : public Predictor {
   }
 
   Plan plan(const Candidate& c) override {
-    Plan plan = plan_of(p_, plan_.hardware.nodes, c.choice, Weight::kFull);
+    Plan plan = plan_of(p_, plan_.hardware.nodes, c.choice);
     apply(p_, c.choice, plan_);
     std::tie(plan.memory, plan.host) = packed_.at(key(c.choice));
     plan.time = distsetup::simulate(plan_, cache_).time;
@@ -252,7 +252,7 @@ class NativePredictor final : public Predictor {
   const Problem& p_;
   int nodes_ = 0;
   SimulationCache cache_;
-  Plan plan_;                                                    // light; a choice is applied to it when it is looked at
+  Plan plan_;                                                    // a choice is applied to it when it is looked at
   std::map<MemoryKey, std::pair<MemoryPlan, HostPlan>> packed_;  // of what is finished
 };
 
