@@ -18,6 +18,7 @@
 #include "base/value_json.h"
 #include "model/config_sizes.h"
 #include "model/count.h"
+#include "model/encoder_parts.h"
 #include "model/validate.h"
 
 namespace distsetup {
@@ -86,27 +87,38 @@ void read_experts(const ConfigSizes& s, Geometry& g) {
       s.first({"shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"}, g.num_shared_experts * one);
 }
 
-bool is_gated(const ConfigSizes& s) {
+bool is_gated(const ConfigSizes& s, const Geometry& g) {
   const std::string act = s.text({"hidden_act", "activation_function", "hidden_activation", "feed_forward_proj", "mlp_hidden_act",
                                   "activation_type", "activation", "act_fn"});
   const auto has = [&](const char* part) { return act.find(part) != std::string::npos; };
   if (has("glu") || has("gated")) return true;
   if (has("relu") || has("xielu")) return false;
   if (s.has({"rms_norm_eps", "rms_norm_epsilon", "norm_eps"})) return true;
-  return has("silu") || has("swish") || (act.empty() && !s.has({"layer_norm_eps", "layer_norm_epsilon", "type_vocab_size"}));
+  if (has("silu") || has("swish")) return true;
+  if (!act.empty() || encoder_kind(s) != nullptr || s.has({"layer_norm_eps", "layer_norm_epsilon", "type_vocab_size"})) return false;
+  // Nothing is said: four times the width is what MLPs of two matrices have; a gated one has two thirds of it, or another width.
+  return s.first(kMlpKeys) != 4 * g.hidden;
 }
 
 // What BERT's descendants, OPT and T5 have: layer norms, biases, an MLP of two matrices; positions that are learned, where no rotation
 // is stated.
 void read_style(const ConfigSizes& s, Geometry& g) {
-  g.gated_mlp = is_gated(s);
+  g.gated_mlp = is_gated(s, g);
   if (!g.gated_mlp) g.activation = "gelu";
   const bool rotates =
       s.has({"rope_theta", "rope_parameters", "rope_scaling", "rotary_dim", "rotary_emb_base", "partial_rotary_factor"});
-  if (s.has({"rms_norm_eps"}) || rotates || s.has({"relative_attention_num_buckets"})) return;
-  if (!s.has({"type_vocab_size", "layer_norm_eps", "layer_norm_epsilon"}) && g.gated_mlp) return;
+  const EncoderKind* kind = encoder_kind(s);
+  if (kind == nullptr) {
+    if (s.has({"rms_norm_eps"}) || rotates || s.has({"relative_attention_num_buckets"})) return;
+    const bool silent = s.text({"hidden_act", "activation_function", "feed_forward_proj", "activation"}).empty();
+    if (!s.has({"type_vocab_size", "layer_norm_eps", "layer_norm_epsilon"}) && (g.gated_mlp || silent)) return;
+  }
   g.norm = Norm::kLayer;
   g.qkv_bias = g.output_bias = g.mlp_bias = true;
+  if (kind != nullptr) {
+    if (g.max_positions == 0) g.max_positions = kind->positions;
+    if (g.max_positions > kind->first_position) g.max_positions -= kind->first_position;
+  }
   g.learned_positions = g.max_positions;
 }
 
@@ -168,6 +180,7 @@ double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerPart
   total += d(parts.recurrence) * (3 * h * recurrent + 2 * recurrent * recurrent / d(g.num_heads));
   total += d(parts.decoders) * attention;
   if (g.num_experts == 0) total -= d(g.num_layers - (parts.shared_blocks > 0 ? parts.shared_blocks : parts.mlps)) * mlp;
+  total += parameters_beside_layers(s, g, parts);
   // Embeddings of each layer's own (Gemma 3n).
   const double rows = d(s.first({"vocab_size_per_layer_input"}));
   if (rows > 0) total += d(s.first({"hidden_size_per_layer_input"})) * d(g.num_layers) * (rows + 3 * h);
@@ -257,25 +270,45 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   read_heads(s, parts.heads_per_group, g);
   read_style(s, g);
   g.source = "config.json, read by its sizes alone";
-  g.family = kApproximations[parameters > 0 ? 2 : parts.decoders > 0 || g.norm == Norm::kLayer ? 1 : 0].family;
+  const bool is_encoder = encoder_kind(s) != nullptr,
+             shares = s.has({"num_hidden_groups"}) && s.first({"num_hidden_groups"}) < g.num_layers;
+  g.family = kApproximations[parameters > 0                                 ? 2
+                             : is_encoder && !shares                        ? 3
+                             : parts.decoders > 0 || g.norm == Norm::kLayer ? 1
+                                                                            : 0]
+                 .family;
   if (Diagnostics wrong = validate(g, config.location); has_error(wrong)) return wrong;
-  const bool shares = s.has({"num_hidden_groups"}) && s.first({"num_hidden_groups"}) < g.num_layers;
   const double more = more_than_layers(s, g, parts);
+  const int64_t groups = shares ? s.first({"num_hidden_groups"}) : g.num_layers;
+  const int64_t stored =
+      parameters > 0 ? parameters
+                     : count_parameters(g).total + std::llround(more) - (g.num_layers - groups) * layer_parameters(g, 0).total();
   if (parameters > 0 && !shares)
     match_parameters(g, d(parameters));
   else if (more != 0)
     match_parameters(g, d(count_parameters(g).total) + more);
   read_windows(s, parts, g);
   const Approximation& as = *approximation(g);
-  const std::string off = as.parameters > 0 ? fmt::format(", within {:.0f} % for 9 of 10 architectures", 100 * as.parameters) : "";
+  const std::string off = as.parameters > 0 ? fmt::format(", within {:.2g} % for 9 of 10 architectures", 100 * as.parameters) : "";
   Diagnostics said = {note(
       code::kUnsupportedArchitecture, config.location,
       fmt::format("model_type '{}' is not known: planned as a transformer of its sizes, {} parameters ({}{}); memory within {:.0f} %, "
                   "time within {:.0f} %",
                   type, format_count(count_parameters(g).total), as.from, off, 100 * as.memory, 100 * as.time))};
-  if (shares)
-    said.push_back(note(code::kUnsupportedArchitecture, config.location,
-                        "its layers share parameters: planned as if each had its own, which needs more memory"));
+  if (shares) {
+    const int64_t planned = count_parameters(g).total;
+    said.push_back(
+        note(code::kUnsupportedArchitecture, config.location,
+             fmt::format("its {} layers share the parameters of {}, {} in all: planned as if each had its own, so parameters, "
+                         "gradients and optimizer state are {:.1f} times what they take; activations and time are not",
+                         g.num_layers, groups, format_count(stored), d(planned) / d(stored))));
+  }
+  if (!scores_vocabulary(s))
+    said.push_back(
+        note(code::kUnsupportedArchitecture, config.location,
+             fmt::format("its class '{}' computes no scores over the vocabulary, and the plan's training does: memory and time "
+                         "of the loss are too high",
+                         model_class(s))));
   if (Diagnostics wrong = validate(g, config.location); has_error(wrong)) return wrong;
   return {std::move(g), std::move(said)};
 }
