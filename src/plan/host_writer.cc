@@ -23,6 +23,9 @@ OffloadProblem offload_problem(const Plan& plan) {
     return {fmt::format("the native trainer offloads the optimizer alone, the plan says parameters {} and activations {}",
                         name(o.parameters), name(o.activations)),
             "--offload-parameters none --offload-activations none"};
+  if (o.optimizer_ratio != 1)
+    return {fmt::format("the native trainer offloads all of the optimizer or nothing, the plan says a share of {}", o.optimizer_ratio),
+            "--offload-optimizer-ratio 1"};
   if (o.optimizer == OffloadPlace::kNone) return {};
   if (o.optimizer == OffloadPlace::kNvme)
     return {"the native trainer offloads the optimizer to the host, not to a disk", "--offload-optimizer host"};

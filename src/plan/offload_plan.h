@@ -7,6 +7,7 @@ namespace distsetup {
 enum class OffloadPlace { kNone, kHost, kNvme };
 struct OffloadPlan {
   OffloadPlace optimizer = OffloadPlace::kNone, parameters = OffloadPlace::kNone, activations = OffloadPlace::kNone;
+  double optimizer_ratio = 1;  // of the optimizer's sub-groups, how many move (DeepSpeed's twin-flow); the others stay on the device
   bool operator==(const OffloadPlan&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "model/count.h"
+#include "planner/frameworks/deepspeed.h"
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/validate.h"
 #include "planner/time/step.h"
@@ -156,4 +157,60 @@ TEST_CASE("step time: an installed FlashAttention is taken on the GPUs that it i
   CHECK(attention_kernel(s) == AttentionKernel::kFlash4);
   s.flash_package = 3;
   CHECK(attention_kernel(s) == AttentionKernel::kCudnn);
+}
+
+// deepspeed/runtime/zero/stage3.py of 0.19.8: sub-groups of 1e9 elements, of which the first int((1 - ratio) * number) stay.
+TEST_CASE("DeepSpeed's twin-flow: sub-groups that stay have their states on the device and are updated there") {
+  Setup s = eight_gpus();
+  s.sharding = Sharding::kZero3;
+  s.dp_shard = s.gpus_per_node = 2;  // 4.0e9 elements a rank: 5 sub-groups, and the one of norms
+  s.offload.optimizer = OffloadPlace::kHost;
+  const double share = static_cast<double>(count_parameters(s.model).total) / 2;
+  const auto kept = [&](double ratio) {
+    s.offload.optimizer_ratio = ratio;
+    return optimizer_elements_on_device(s, share);
+  };
+  CHECK(kept(1) == 0);
+  CHECK(kept(0.9) == 0);  // int(0.1 * 6)
+  CHECK(kept(0.8) == 1e9);
+  CHECK(kept(0.5) == 3e9);
+  CHECK(kept(0) == share);
+  // What stays leaves the host: 12 bytes of states, and on the device an fp32 gradient beside them.
+  s.offload.optimizer_ratio = 1;
+  const MemoryEstimate all_moved = simulate_memory(s);
+  s.offload.optimizer_ratio = 0.5;
+  const MemoryEstimate half = simulate_memory(s);
+  CHECK(term(all_moved, "optimizer state") == 0);
+  CHECK(term(half, "optimizer state") == 12'000'000'000 * 3);
+  CHECK(term(half, "gradient") - term(all_moved, "gradient") >= 4'000'000'000 * 3);
+  CHECK(half.host_bytes_per_node < 0.4 * static_cast<double>(all_moved.host_bytes_per_node));
+  s.offload.optimizer_ratio = 0;
+  CHECK(simulate_memory(s).host_bytes_per_node == 0);
+  // Adam on the host is the slow one.
+  s.recompute = ActivationRecompute::kFull;
+  const auto step_s = [&](double ratio) {
+    s.offload.optimizer_ratio = ratio;
+    return estimate_time(s).step_s;
+  };
+  CHECK(step_s(0.5) < step_s(1));
+  CHECK(step_s(0) < step_s(0.5));
+  s.sharding = Sharding::kZero2;
+  CHECK(has_error(validate(s)));
+  s.offload.optimizer_ratio = 1;
+  CHECK_FALSE(has_error(validate(s)));
+}
+
+TEST_CASE("DeepSpeed's twin-flow: what cannot be split is refused, plan.json says the share where there is one") {
+  const Flags asked = {
+      {"model", "1B"}, {"nodes", "1"}, {"sharding", "zero3"}, {"offload-optimizer", "host"}};
+  const auto with = [&](const std::string& trainer, Flags more) {
+    more.insert(more.end(), asked.begin(), asked.end());
+    more.emplace_back("trainer", trainer);
+    return resolved(more);
+  };
+  const Result<Problem> split = with("deepspeed", {{"offload-optimizer-ratio", "0.4"}});
+  REQUIRE(split.ok());
+  CHECK(split->base.offload.optimizer_ratio == 0.4);
+  CHECK_FALSE(with("deepspeed", {{"offload-optimizer-ratio", "0.4"}, {"optimizer", "lion"}}).ok());
+  CHECK_FALSE(with("fsdp1", {{"offload-optimizer-ratio", "0.4"}}).ok());
 }

@@ -15,7 +15,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 77> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 78> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -58,6 +58,7 @@ constexpr std::array<FieldPath, 77> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"gradient_accumulation", "parallel.gradient_accumulation"},
                                                {"recompute.policy", "parallel.recompute"},
                                                {"offload.optimizer", "parallel.offload.optimizer"},
+                                               {"offload.optimizer_ratio", "parallel.offload.optimizer_ratio"},
                                                {"offload.parameters", "parallel.offload.parameters"},
                                                {"offload.activations", "parallel.offload.activations"},
                                                {"precision.compute", "precision.compute"},

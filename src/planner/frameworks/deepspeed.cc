@@ -107,6 +107,14 @@ bool runs_bf16_optimizer(const Setup& s) {
 
 void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& states, ZeroBytes& out) {
   const double share = s.sharding == Sharding::kDdp ? 1 : n.share;
+  // Sub-groups that stay: master, moments and a gradient of their own in fp32 from the start (zero/stage3.py,
+  // _create_fp32_partitions, initialize_optimizer_states); torch's AdamW makes one temporary of a sub-group after the other.
+  const double kept = optimizer_elements_on_device(s, n.trained / share), moved = 1 - kept / std::max(1.0, n.trained / share);
+  if (kept > 0) {
+    out.optimizer = kept * states.optimizer;
+    out.main_gradient = 4 * kept;
+    out.step_update = 4 * std::min(kept, kSubGroup);
+  }
   const double state_bytes_here = n.trained * states.optimizer / share;
   const double paged = n.trained * (stored_state_bytes(s).optimizer - states.optimizer) / share;
   // Without an fp32 master the optimizer takes gradients as they are, in one flat copy.
@@ -138,11 +146,11 @@ void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& stat
   }
   // zero/stage_1_and_2.py: master, its gradient and the 16-bit copy are pinned, moments are not.
   const auto pinned = [](double bytes) { return static_cast<double>(pinned_bytes(static_cast<int64_t>(bytes))); };
-  const double master = (s.master_copy ? 4 : bytes_of(s.parameter_dtype)) * n.trained / share;
+  const double master = moved * (s.master_copy ? 4 : bytes_of(s.parameter_dtype)) * n.trained / share;
   if (s.offload.optimizer == OffloadPlace::kNvme) {
     out.host += ranks * pinned(4 * std::min(master, 4 * kSubGroup));  // buffer_count 4 of the largest sub-group (offload_config.py)
   } else {
-    out.host += ranks * (2 * pinned(master) + pinned(master / 2) + std::max(0.0, state_bytes_here - master));
+    out.host += ranks * (2 * pinned(master) + pinned(master / 2) + std::max(0.0, moved * state_bytes_here - master));
   }
   if (s.sharding != Sharding::kZero3) out.bucket_always += 2 * n.largest;  // stage_1_and_2.py, temp_grad_buffer_for_gpu_offload
 }
@@ -350,6 +358,15 @@ MemoryEstimate estimate_of(const RankReport& rank) {
 }
 
 }  // namespace
+
+// zero/stage3.py, _create_fp16_sub_groups and _create_fp32_partitions: parameters fill sub-groups of 1e9 elements, and the first
+// int((1 - ratio) · number) of them stay. The Trainer has a group of parameters without weight decay, norms and biases: the last
+// sub-group, of hardly any elements.
+double optimizer_elements_on_device(const Setup& s, double share) {
+  if (s.offload.optimizer == OffloadPlace::kNone || s.offload.optimizer_ratio >= 1) return 0;
+  const double sub_groups = std::ceil(share / kSubGroup) + (s.finetune == Finetune::kFull ? 1 : 0);
+  return std::min(share, kSubGroup * std::floor((1 - s.offload.optimizer_ratio) * sub_groups));
+}
 
 MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
   const LifetimeProgram& program = lifetime_program(s);

@@ -4,6 +4,10 @@
 
 namespace distsetup {
 
+// Of a rank's `share` of what is trained, the elements whose states stay on the device although the optimizer is the host's
+// (OffloadPlan::optimizer_ratio).
+double optimizer_elements_on_device(const Setup& setup, double share);
+
 MemoryEstimate deepspeed_memory(const Setup& setup, Depth depth);
 
 }  // namespace distsetup

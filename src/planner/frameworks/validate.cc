@@ -92,6 +92,9 @@ struct SetupRules {
     if (s.offload.optimizer != OffloadPlace::kNone && s.sharding == Sharding::kDdp)
       unsupported(fmt::format("{} offloads the optimizer from stage 1 on, found stage 0", name),
                   "set sharding to zero1, zero2 or zero3");
+    if (s.offload.optimizer_ratio < 1 && s.sharding != Sharding::kZero3)
+      unsupported(fmt::format("{} moves a part of the optimizer in stage 3 alone", name),
+                  "set sharding to zero3, or offload.optimizer_ratio to 1");
     if (s.offload.optimizer == OffloadPlace::kNvme && s.sharding != Sharding::kZero3) {
       unsupported(fmt::format("{} sends optimizer state to NVMe in stage 3 alone", name),
                   "set sharding to zero3, or offload.optimizer to host");

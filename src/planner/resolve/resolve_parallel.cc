@@ -265,6 +265,30 @@ void resolve_axes(Resolving& r) {
   pin_cp_method(r);
 }
 
+namespace {
+
+// DeepSpeed's twin-flow: what does not move is updated by torch.optim.AdamW on the device, what moves by DeepSpeedCPUAdam
+// (deepspeed/runtime/zero/stage3.py: "Hybrid Optimizer Only Supports DeepSpeedCPUAdam").
+void read_optimizer_ratio(Resolving& r, OffloadPlan& o) {
+  constexpr std::string_view kPath = "parallel.offload.optimizer_ratio";
+  const auto ratio = r.spec.number(kPath);
+  if (!ratio.has_value() || *ratio == 1) return;
+  if (!r.require("offload_optimizer_ratio", kPath, "an optimizer of which a part is on the host")) return;
+  if (o.optimizer != OffloadPlace::kHost) {
+    r.fail(code::kUnsupportedFeature, kPath,
+           fmt::format("a share of {} of the optimizer moves, and offload.optimizer says '{}'", *ratio, name(o.optimizer)),
+           "--offload-optimizer host, or leave the share out");
+    return;
+  }
+  if (const std::string& optimizer = r.plan().train.optimizer; optimizer != "adamw")
+    r.fail(code::kUnsupportedFeature, kPath,
+           fmt::format("DeepSpeed splits DeepSpeedCPUAdam alone between host and device, the optimizer is {}", optimizer),
+           "--optimizer adamw, or leave the share out");
+  o.optimizer_ratio = *ratio;
+}
+
+}  // namespace
+
 void resolve_offload(Resolving& r) {
   OffloadPlan& o = r.problem.base.offload;
   const auto read = [&](std::string_view what, OffloadPlace& place) {
@@ -278,6 +302,7 @@ void resolve_offload(Resolving& r) {
   read("optimizer", o.optimizer);
   read("parameters", o.parameters);
   read("activations", o.activations);
+  read_optimizer_ratio(r, o);
   move_together(r, o);
   r.problem.setup.offload = o;
 }

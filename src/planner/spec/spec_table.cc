@@ -297,6 +297,8 @@ std::vector<SpecKey> make_keys() {
                       kRecompute, "", "what backward computes again")),
       choice("parallel.offload.optimizer", {{"offload-optimizer", "host"}, {"adam-offload", "host"}}, offload_places(), "none",
              "where optimizer state lives"),
+      number(Type::kDouble, "parallel.offload.optimizer_ratio", {{"offload-optimizer-ratio", ""}}, "1", "", {0, 1},
+             "share of the optimizer state that moves (DeepSpeed stage 3)"),
       choice("parallel.offload.parameters", {{"offload-parameters", "host"}, {"offload-param", "host"}, {"offload-params", "host"}},
              offload_places(), "none", "where parameter shards live"),
       choice("parallel.offload.activations", {{"offload-activations", "host"}}, offload_places(), "none",

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "model/flops.h"
+#include "planner/frameworks/deepspeed.h"
 #include "planner/frameworks/fsdp_lengths.h"
 #include "planner/frameworks/state_bytes.h"
 #include "planner/time/embedded_calibration.h"
@@ -205,13 +206,13 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
     return parameters * traffic / c_.optimizer_bytes_per_s;
   }
   // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written. Adam reads and writes
-  // master and moments and reads the gradient, after it was clipped in place; then the 16-bit copy is made.
-  const double on_node = parameters * s_.gpus_per_node, gradient = s_.master_copy ? 4 : bytes.gradient;
-  const double written = s_.master_copy ? 4 + 2 : 2 * bytes.parameter;  // cast to 16 bits; or updated where they are
+  // master and moments and reads the gradient, after it was clipped in place; then the 16-bit copy is made. Sub-groups kept: in turn.
+  const double moved = parameters - optimizer_elements_on_device(s_, parameters), on_node = moved * s_.gpus_per_node;
+  const double gradient = s_.master_copy ? 4 : bytes.gradient, written = s_.master_copy ? 4 + 2 : 2 * bytes.parameter;  // 2: the cast
   double host = on_node * (2 * bytes.optimizer + 3 * gradient + written) / c_.cpu_adam_bytes_per_s;
   if (s_.offload.optimizer == OffloadPlace::kNvme) host = std::max(host, 2 * on_node * bytes.optimizer / c_.nvme_bytes_per_s);
-  t.offload_exposed_s += host + parameters * (bytes_of(s_.gradient_dtype) + 2) / c_.pcie_bytes_per_s;
-  return 0;
+  t.offload_exposed_s += host + moved * (bytes_of(s_.gradient_dtype) + 2) / c_.pcie_bytes_per_s;
+  return (parameters - moved) * traffic * c_.foreach_cost / c_.optimizer_bytes_per_s;
 }
 
 // To the next stage. Without sequence parallelism every rank of the TP group holds all of it: Megatron sends a part from each and

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# distsetup 0.1.0, inputs c047ac0c8e806459e9a508bb06c9785c6526477d667260e5e2f092f2b03d027d
+# command: distsetup emit --target deepspeed --model 8B --nodes 1 --gpus 4xH100-80GB --sharding zero3 --offload-optimizer host --offload-optimizer-ratio 0.4
+# plan: llama3_8b, zero3, recompute full, bf16: fits
+# 1 node × 4 GPUs = 4 ranks
+# global batch 256 = micro-batch 1 × accumulation 64 × data-parallel 4
+#
+# Starts a training script of yours with DeepSpeed, one process per GPU, by torchrun:
+#   launch.sh train.py --deepspeed /path/to/ds_config.json ...
+# ds_config.json holds numbers; the script must use the same: micro-batch 1, accumulation 64.
+# The plan recomputes activations: the script has to switch gradient checkpointing on, the JSON cannot.
+set -euo pipefail
+
+gpus_per_node=4
+if (($# == 0)); then
+  here=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
+  echo "usage: launch.sh train.py [arguments], for a Hugging Face script: train.py --deepspeed '$here/ds_config.json'" >&2
+  exit 2
+fi
+cores=$(nproc)
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((cores > gpus_per_node ? cores / gpus_per_node : 1))}"
+exec torchrun --standalone --nnodes=1 --nproc_per_node="$gpus_per_node" "$@"
