@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
@@ -174,6 +175,9 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
   options.colour = terminal.out.colour;
   options.utf8 = is_utf8_locale();
   options.brief = arguments.has("brief");
+  // Five lines stay five: a terminal's are cut to fit, and what a script reads is whole.
+  constexpr int kUncut = 1000;
+  if (options.brief && !terminal.out.is_terminal && std::getenv("COLUMNS") == nullptr) options.width = kUncut;
   const bool show_others = !options.brief && source->problem && source->problem->hardware_assumed;
   if (show_others) options.smallest_fits = smallest_that_fits(*source->problem);
   const std::string preview = format_preview(plan, options);
