@@ -18,6 +18,7 @@ class PipelineClock {
   PipelineClock(const Plan& few, const std::vector<StageList>& stages, std::vector<std::vector<StepClock::Span>>* spans = nullptr)
       : few_(few), stages_(stages), next_(stages.size()), spans_(spans) {
     for (const StageList& s : stages) clocks_.emplace_back(few, *s.list, s.times);
+    while (measured_ + 1 < stages.size() && !turns_back(*stages[measured_].list)) ++measured_;
     message_s_ = message_s(few, static_cast<double>(stages.front().list->message_bytes));
   }
 
@@ -35,16 +36,29 @@ class PipelineClock {
     return most;
   }
 
-  // Of a further micro-batch: between the first stage's first backward and the one a round later the pipeline is full.
+  // Of a further micro-batch: between the first backward of the first stage that has one and the one a round later the pipeline is
+  // full. No stage is done with a micro-batch sooner than it computes it.
   double further_s() const {
     const int64_t m = few_.gradient_accumulation;
     const auto round = static_cast<size_t>(m / pipeline_rounds(few_.mesh.pp, m));
-    return round < backward_ends_.size() ? (backward_ends_[round] - backward_ends_[0]) / static_cast<double>(round) : 0;
+    double most = round < backward_ends_.size() ? (backward_ends_[round] - backward_ends_[0]) / static_cast<double>(round) : 0;
+    for (const StepClock& clock : clocks_) {
+      double busy_s = 0;
+      for (const InstructionTime& i : clock.by_instruction())
+        if (i.op == name(InstructionOp::kForward) || i.op == name(InstructionOp::kBackward)) busy_s += i.seconds;
+      most = std::max(most, busy_s / static_cast<double>(m));
+    }
+    return most;
   }
 
   const StepClock& clock(size_t stage) const { return clocks_[stage]; }
 
  private:
+  // Not where all that a stage has, and all below it, is frozen.
+  static bool turns_back(const StepList& list) {
+    return std::any_of(list.items.begin(), list.items.end(), [](const StepList::TimedItem& i) { return i.ends_backward; });
+  }
+
   const std::vector<StepList::TimedItem>& items(size_t stage) const { return stages_[stage].list->items; }
 
   bool advance(size_t stage) {
@@ -55,7 +69,7 @@ class PipelineClock {
       const StepClock::Span span = clocks_[stage].advance(item);
       if (spans_ != nullptr) (*spans_)[stage].push_back(span);
       if (is_transfer(item.op)) meet(stage, item);
-      if (stage == 0 && item.op == InstructionOp::kBackward && item.is_embedding) backward_ends_.push_back(clocks_[0].compute_now());
+      if (stage == measured_ && item.ends_backward) backward_ends_.push_back(clocks_[stage].compute_now());
     }
     return next_[stage] > before;
   }
@@ -86,7 +100,8 @@ class PipelineClock {
   std::vector<StepClock> clocks_;
   std::vector<size_t> next_;
   std::map<std::tuple<size_t, size_t, bool>, std::deque<Side>> open_;  // sender, receiver, is it of activations
-  std::vector<double> backward_ends_;                                  // of the embedding
+  size_t measured_ = 0;                                                // the first stage that has a backward
+  std::vector<double> backward_ends_;                                  // of its micro-batches
   double message_s_ = 0;
   std::vector<std::vector<StepClock::Span>>* spans_;
 };

@@ -152,6 +152,9 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   std::vector<std::vector<HiddenMatrix>> matrices;
   if (plan.train.optimizer == kMuon) matrices = hidden_matrices(*s.layout);
   std::map<std::pair<int, std::set<int>>, int> live_variants;
+  int lowest = s.layout->num_programs;  // of the units that backward reaches
+  for (const Instruction& i : s.instructions)
+    if (i.op == InstructionOp::kBackward) lowest = std::min(lowest, i.unit);
   list.items.reserve(s.instructions.size());
   for (const Instruction& i : s.instructions) {
     StepList::TimedItem item;
@@ -166,7 +169,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
       const auto [known, fresh] = live_variants.try_emplace({item.program, stage_tensors(s, i)}, live_variants.size());
       if (fresh) list.live_variants.push_back({item.program, known->first.second});
       item.live_variant = static_cast<int16_t>(known->second);
-      item.is_embedding = i.unit == 0;
+      item.ends_backward = i.op == InstructionOp::kBackward && i.unit == lowest;
     } else {
       item.seconds =
           i.op == InstructionOp::kOrthogonalize ? orthogonalize_s(plan, matrices[static_cast<size_t>(i.unit)]) : duration(plan, s, i);

@@ -15,8 +15,8 @@ struct StepList {
     InstructionOp op = InstructionOp::kForward;
     uint8_t stream = 0;
     int16_t program = -1, live_variant = -1;  // of kForward and kBackward
-    bool is_embedding = false;
-    bool waits_for_stage = false;  // for a message of another stage
+    bool ends_backward = false;               // of a micro-batch on this stage: the lowest unit that backward reaches
+    bool waits_for_stage = false;             // for a message of another stage
     int first_wait = 0, num_waits = 0, signals = -1;
     double seconds = 0;  // of all others
     LiveChange live;
