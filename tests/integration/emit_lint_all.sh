@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every emitted script passes shellcheck and shfmt, for many combinations of options.
+# Every emitted script passes shellcheck and shfmt, for many combinations of options, and what is emitted together passes lint.
 set -euo pipefail
 for tool in shellcheck shfmt; do
   command -v "$tool" >/dev/null || { echo "$tool is not installed"; exit 77; }
@@ -10,6 +10,15 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/emit_combinations.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/emit_combinations.sh"
 emit_combinations "$work"
+
+# Nothing but notes, of files that are started together. ORL003: what seeds a trainer of one's own with the flags of OpenRLHF is no release.
+lint() {  # FOLDER WHAT
+  local files found
+  mapfile -d '' -t files < <(find "$1" -type f ! -name plan.json ! -name '*.py' -print0)
+  found=$("$distsetup" lint "${files[@]}" 2>&1 | grep -E '(error|warning)\[' | grep -v '\[ORL003\]') || return 0
+  printf '%s: %s\n' "$2" "$found" >&2
+  exit 1
+}
 
 # Every trainer by way of every scheduler and launcher. What differs in nothing but its comments is checked once.
 templates=${DISTSETUP_SOURCE:?}/templates
@@ -29,6 +38,7 @@ for trainer in "${trainers[@]}"; do
       more=(--image registry/name:1)
       case $via in slurm) more=(--container pyxis --image r#i:1 --requeue) ;; pbs | lsf | skypilot | ssh | mpirun) more=() ;; esac
       emitted "$work/pair" emit --force --target "$trainer" --via "$via" --plan "$plan" "${more[@]}" -- train.py 'a b'
+      lint "$work/pair" "$trainer --via $via --nodes $nodes"
       pairs=$((pairs + 1))
       for script in "$work"/pair/*.{sh,sbatch,pbs,lsf}; do
         [[ -f $script ]] || continue
@@ -39,6 +49,16 @@ for trainer in "${trainers[@]}"; do
       done
       rm -r "$work/pair"
     done
+  done
+done
+# A training script of one's own. Kubernetes' own manifests start torchrun without a shell that could count cores.
+for target in torchrun mpirun slurm pbs lsf ssh skypilot kubernetes-trainjob; do
+  for nodes in 1 2; do
+    more=()
+    if [[ $target == kubernetes* ]]; then more=(--image registry/name:1); fi
+    emitted "$work/pair" emit --target "$target" --model llama3.2_1b --sharding zero3 --nodes $nodes --gpus 8 "${more[@]}" -- train.py
+    lint "$work/pair" "$target --nodes $nodes, its own script"
+    rm -r "$work/pair"
   done
 done
 ((pairs >= 380)) || { echo "only $pairs pairs were emitted" >&2; exit 1; }

@@ -63,15 +63,17 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
     report.add("TR010", d, run.span,
                fmt::format("{} nodes with rdzv_backend {} and no --rdzv_endpoint: they cannot meet", *nodes, backend), where);
   }
-  const bool env_addr = setup.environment("PET_MASTER_ADDR") != nullptr || d.is(file_kind::kKubernetes);
+  // Also where a step's own shell sets it: srun bash -c 'export PET_NODE_RANK=$SLURM_NODEID; exec "$@"' node torchrun …
+  const auto sets = [&](const char* name) {
+    return setup.environment(name) != nullptr || d.is(file_kind::kKubernetes) ||
+           d.text.find(fmt::format("{}=", name)) != std::string::npos;
+  };
+  const bool env_addr = sets("PET_MASTER_ADDR");
   if (!is_dynamic && !run.has("master_addr") && !run.has("rdzv_endpoint") && !env_addr) {
     report.add("TR010", d, run.span, fmt::format("{} nodes and no --master_addr: every node waits for itself on 127.0.0.1", *nodes),
                where);
   }
-  // Also where a step's own shell sets it: srun bash -c 'export PET_NODE_RANK=$SLURM_NODEID; exec "$@"' node torchrun …
-  const bool env_rank = setup.environment("PET_NODE_RANK") != nullptr || d.is(file_kind::kKubernetes) ||
-                        d.text.find("PET_NODE_RANK=") != std::string::npos;
-  if (!is_dynamic && !run.has("node_rank") && !env_rank) {
+  if (!is_dynamic && !run.has("node_rank") && !sets("PET_NODE_RANK")) {
     report.add("TR010", d, run.span, fmt::format("{} nodes and no --node_rank: every node is node 0", *nodes), where);
   }
 }
