@@ -98,8 +98,13 @@ TEST_CASE("what acts: a tool's default is none of a file that a module of one's 
   const std::string dpo =
       "deepspeed --module openrlhf.cli.train_dpo --train_batch_size 8 --micro_train_batch_size 1 --pretrain a/b --max_len 512";
   CHECK(text_in(fields_of("o.sh", dpo + " --beta 0.1 --chosen_key c\n"), "train.method") == "dpo");
-  CHECK(text_in(fields_of("o.sh", dpo + " --chosen_key c\n"), "train.method").empty());  // of DPO, or of a reward model
-  CHECK(text_in(fields_of("o.sh", dpo + "\n"), "train.method") == "sft");
+  CHECK(text_in(fields_of("o.sh", dpo + "\n"), "train.method") == "dpo");  // whatever its flags are
+  const std::string unnamed = "torchrun mine.py --train_batch_size 8 --micro_train_batch_size 1 --pretrain a/b --max_len 512";
+  CHECK(text_in(fields_of("o.sh", unnamed + " --chosen_key c\n"), "train.method").empty());  // of DPO, or of a reward model
+  CHECK(text_in(fields_of("o.sh", unnamed + "\n"), "train.method") == "sft");
+  const std::string dotted = " --train.batch_size 8 --train.micro_batch_size 1 --model.model_name_or_path a/b --data.max_len 512\n";
+  CHECK(text_in(fields_of("o.sh", "torchrun -m openrlhf.cli.train_dpo" + dotted), "train.method") == "dpo");
+  CHECK(text_in(fields_of("o.sh", "torchrun -m openrlhf.cli.train_sft" + dotted), "train.method") == "sft");
 }
 
 TEST_CASE("what acts: numbers in the forms that YAML, TOML and Python take") {

@@ -100,22 +100,34 @@ void tr_flags(const LintSetup& setup, const Document& d, const LaunchLine& line,
   }
 }
 
-// Against what the job asked for.
-void tr_allocation(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
+// "4", "h100:4"; of --gres "gpu:4", "gpu:h100:4".
+std::optional<long long> gpus_of(std::string_view name, const std::string& text) {
+  if (name == "gres" && text.rfind("gpu", 0) != 0) return std::nullopt;
+  const size_t colon = text.rfind(':');
+  return number(colon == std::string::npos ? text : text.substr(colon + 1));
+}
+
+// Against what the job asked for, or the step of it.
+void tr_allocation(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
+  std::optional<long long> has_gpus;
+  const LaunchStage* step = line.find(LaunchProgram::kSrun);
+  for (const char* name : {"gpus-per-node", "gres"})
+    if (step != nullptr && !has_gpus && step->has(name)) has_gpus = gpus_of(name, step->value(name));
+  const bool is_of_step = has_gpus.has_value();
   const Directive* gpus = part.script.directive("gpus-per-node");
   if (gpus == nullptr) gpus = part.script.directive("gres");
+  if (!is_of_step && gpus != nullptr) has_gpus = gpus_of(gpus->name, gpus->value);
   const auto per_node = number(run.value("nproc_per_node"));
-  if (gpus != nullptr && per_node && (gpus->name != "gres" || gpus->value.rfind("gpu", 0) == 0)) {
-    const size_t colon = gpus->value.rfind(':');
-    const auto has_gpus = number(colon == std::string::npos ? gpus->value : gpus->value.substr(colon + 1));
+  if (per_node) {
     if (has_gpus && *has_gpus != *per_node) {
-      report.add("TR008", d, run.find("nproc_per_node")->span,
-                 fmt::format("{} processes per node, the job asks for {} GPUs per node", *per_node, *has_gpus),
-                 {"",
-                  "",
-                  {},
-                  *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
-                  comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
+      report.add(
+          "TR008", d, run.find("nproc_per_node")->span,
+          fmt::format("{} processes per node, the {} asks for {} GPUs per node", *per_node, is_of_step ? "srun" : "job", *has_gpus),
+          {"",
+           "",
+           {},
+           *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
+           comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
     }
   }
   const Directive* nodes = part.script.directive("nodes");
@@ -206,7 +218,7 @@ void check_launchers(const LintSetup& setup, const Document& d, Findings& report
       if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) {
         tr_rendezvous(setup, d, part.script, *run, report);
         tr_flags(setup, d, line, *run, report);
-        tr_allocation(d, part, *run, report);
+        tr_allocation(d, part, line, *run, report);
       }
       if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, part, *run, report);
     }

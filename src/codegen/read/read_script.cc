@@ -13,6 +13,7 @@
 #include "codegen/read/best_table.h"
 #include "codegen/read/manifest.h"
 #include "codegen/shell/words.h"
+#include "codegen/tables/load_table.h"
 
 namespace distsetup {
 namespace {
@@ -264,6 +265,21 @@ class ScriptReader {
     keys.push_back(std::move(nodes));
   }
 
+  // What the table says of the program itself.
+  void add_program(const LaunchStage& stage, Reading& reading) {
+    if (reading.table.empty()) return;  // of a script of one's own
+    const auto table = load_read_table(templates_, reading.table, source_.at(stage.span.begin));
+    if (!table.ok()) return append(diagnostics_, table.diagnostics);
+    std::string_view name = stage.name;
+    if (name.ends_with(".py")) name.remove_suffix(3);
+    name = name.substr(name.find_last_of("/.") + 1);
+    for (const ProgramRow& row : (*table)->programs) {
+      if (row.program != name) continue;
+      for (const auto& [field, text] : row.fields) reading.fields[field] = {Json(text), stage.name, source_.at(stage.span.begin)};
+      if (!row.drop.empty()) reading.lost.push_back({"program", stage.name, row.drop, source_.at(stage.span.begin)});
+    }
+  }
+
   void read_stage(const LaunchStage& stage, bool is_under_ray) {
     if (stage.program == LaunchProgram::kScript) {
       if (const std::vector<FoundKey> overrides = overrides_of(stage); !overrides.empty())
@@ -279,6 +295,7 @@ class ScriptReader {
     // What a file beside the flags leaves to its tool's defaults is not known here.
     if (best.ok() && names_settings(stage))
       std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+    if (best.ok() && is_read) add_program(stage, *best);
     add(is_read ? std::move(best) : unread(keys, file_, stage.name));
   }
 

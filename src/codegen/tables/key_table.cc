@@ -132,6 +132,17 @@ struct KeyTableReader {
     }
   }
 
+  void program(const std::string& name, const Value& value) {
+    ProgramRow one;
+    one.program = name;
+    MapReader reader(value, "a program", diagnostics);
+    reader.get("drop", one.drop);
+    if (const Value* fields = reader.child("fields"))
+      for (const auto& [field, text] : fields->entries) one.fields.emplace_back(field, text.text);
+    reader.finish();
+    table.programs.push_back(std::move(one));
+  }
+
   void read(const Value& root) {
     int64_t version = 0;
     std::string format, source;
@@ -160,6 +171,8 @@ struct KeyTableReader {
     reader.get("marks", table.marks);
     reader.get("told_by", table.told_by);
     reader.get("not_told_by", table.not_told_by);
+    if (const Value* programs = reader.child("programs"))
+      for (const auto& [name, row] : programs->entries) program(name, row);
     const Value* checks = reader.child("checks");
     for (const Value& item : checks == nullptr ? std::vector<Value>{} : checks->items) read_check(item, table, mistakes);
     reader.finish();

@@ -87,6 +87,13 @@ struct AcceptedNames {
   std::string file, type, section;
 };
 
+// What follows from the program alone: train_dpo is started, whatever its flags are.
+struct ProgramRow {
+  std::string program;                                      // "train_dpo": of openrlhf.cli.train_dpo, of train_dpo.py
+  std::vector<std::pair<std::string, std::string>> fields;  // of a plan -> text
+  std::string drop;                                         // what no plan holds of it
+};
+
 struct KeyTable {
   std::string name;     // file, for messages
   std::string tool;     // "DeepSpeed"
@@ -101,6 +108,7 @@ struct KeyTable {
   std::vector<std::string> marks;        // flags of which one makes a command line this tool's
   std::vector<std::string> told_by;      // of arguments: one of them is there, or a script that was not named is not this tool's
   std::vector<std::string> not_told_by;  // and none of these
+  std::vector<ProgramRow> programs;
   std::vector<KeyCheck> checks;
   std::vector<std::string> decides;    // keys that choose how the model is sharded: one that is not understood is refused
   std::vector<std::string> words;      // keys whose text is several words, each read by itself
