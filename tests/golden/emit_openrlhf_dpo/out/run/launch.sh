@@ -16,7 +16,6 @@ fi
 module=openrlhf.cli.train_dpo
 arguments=(
   --model.model_name_or_path meta-llama/Llama-3.1-8B
-  --model.beta 0.1
   --data.max_len 4096
   --data.max_samples 128000
   --train.max_epochs 1
