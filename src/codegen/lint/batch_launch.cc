@@ -170,4 +170,10 @@ void check_batch_launch(const JobScript& in, const std::vector<const LaunchLine*
   }
 }
 
+std::optional<long long> option_count(std::string_view option, const std::string& value) {
+  if (option == "gres" && value.rfind("gpu", 0) != 0) return std::nullopt;
+  const size_t colon = value.rfind(':');
+  return number(colon == std::string::npos ? value : value.substr(colon + 1));
+}
+
 }  // namespace distsetup::lint

@@ -23,9 +23,8 @@ struct Launch {
 int64_t directive_count(const ShellScript& script, std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {
     const Directive* one = script.directive(name);
-    if (one == nullptr || (name == "gres" && one->value.rfind("gpu", 0) != 0)) continue;
-    const size_t colon = one->value.rfind(':');
-    if (const auto n = number(colon == std::string::npos ? one->value : one->value.substr(colon + 1))) return *n;
+    if (one == nullptr) continue;
+    if (const auto n = option_count(name, one->value)) return *n;
   }
   return 0;
 }

@@ -100,35 +100,26 @@ void tr_flags(const LintSetup& setup, const Document& d, const LaunchLine& line,
   }
 }
 
-// "4", "h100:4"; of --gres "gpu:4", "gpu:h100:4".
-std::optional<long long> gpus_of(std::string_view name, const std::string& text) {
-  if (name == "gres" && text.rfind("gpu", 0) != 0) return std::nullopt;
-  const size_t colon = text.rfind(':');
-  return number(colon == std::string::npos ? text : text.substr(colon + 1));
-}
-
 // Against what the job asked for, or the step of it.
 void tr_allocation(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
   std::optional<long long> has_gpus;
   const LaunchStage* step = line.find(LaunchProgram::kSrun);
   for (const char* name : {"gpus-per-node", "gres"})
-    if (step != nullptr && !has_gpus && step->has(name)) has_gpus = gpus_of(name, step->value(name));
+    if (step != nullptr && !has_gpus && step->has(name)) has_gpus = option_count(name, step->value(name));
   const bool is_of_step = has_gpus.has_value();
   const Directive* gpus = part.script.directive("gpus-per-node");
   if (gpus == nullptr) gpus = part.script.directive("gres");
-  if (!is_of_step && gpus != nullptr) has_gpus = gpus_of(gpus->name, gpus->value);
+  if (!is_of_step && gpus != nullptr) has_gpus = option_count(gpus->name, gpus->value);
   const auto per_node = number(run.value("nproc_per_node"));
-  if (per_node) {
-    if (has_gpus && *has_gpus != *per_node) {
-      report.add(
-          "TR008", d, run.find("nproc_per_node")->span,
-          fmt::format("{} processes per node, the {} asks for {} GPUs per node", *per_node, is_of_step ? "srun" : "job", *has_gpus),
-          {"",
-           "",
-           {},
-           *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
-           comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
-    }
+  if (per_node && has_gpus && *has_gpus != *per_node) {
+    report.add(
+        "TR008", d, run.find("nproc_per_node")->span,
+        fmt::format("{} processes per node, the {} asks for {} GPUs per node", *per_node, is_of_step ? "srun" : "job", *has_gpus),
+        {"",
+         "",
+         {},
+         *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
+         comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
   }
   const Directive* nodes = part.script.directive("nodes");
   const auto wanted = number(run.value("nnodes"));

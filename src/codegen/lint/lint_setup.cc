@@ -4,6 +4,7 @@
 #include <cctype>
 #include <optional>
 
+#include "codegen/lint/batch_launch.h"
 #include "codegen/lint/pinned.h"
 
 namespace distsetup::lint {
@@ -26,18 +27,12 @@ int64_t script_nodes(const Document& d) {
   return 0;
 }
 
-// "gpu:h100:8", "8", "h100:8"
-int64_t count_of(const std::string& value) {
-  const std::string last = value.substr(value.rfind(':') == std::string::npos ? 0 : value.rfind(':') + 1);
-  return or_zero(number(last));
-}
-
 int64_t script_gpus(const Document& d) {
   for (const ScriptPart& part : d.parts) {
     for (const char* name : {"gpus-per-node", "gres"}) {
       const Directive* gpus = part.script.directive(name);
-      if (gpus == nullptr || (std::string_view(name) == "gres" && gpus->value.rfind("gpu", 0) != 0)) continue;
-      if (const int64_t n = count_of(gpus->value); n > 0) return n;
+      const int64_t n = gpus == nullptr ? 0 : or_zero(option_count(name, gpus->value));
+      if (n > 0) return n;
     }
     for (const LaunchLine& line : part.lines) {
       if (const LaunchStage* torchrun = line.find(LaunchProgram::kTorchrun)) {
