@@ -1,5 +1,6 @@
 #include "runtime/engine/row_copies.h"
 
+#include <algorithm>
 #include <map>
 
 namespace distsetup {
@@ -102,13 +103,9 @@ Copies between_attention(const Argument& by_rank, const Argument& att, const OpC
 Copies unpack_attention(const Call& c) { return between_attention(c.reads[0], c.writes[0], *c.context, false); }
 Copies pack_attention_gradient(const Call& c) { return between_attention(c.writes[0], c.reads[0], *c.context, true); }
 
-// ckv <-> the latent, its first columns
-Copies take_latent(const Call& c) {
-  const int64_t count = c.writes[0].dim(1);
-  return {copy(columns(c.writes[0], *c.context, 0, count), columns(c.reads[0], *c.context, 0, count))};
-}
-Copies put_latent_gradient(const Call& c) {
-  const int64_t count = c.reads[0].dim(1);
+// ckv -> the latent, its first columns; and the latent's gradient -> those of ckv's.
+Copies copy_latent(const Call& c) {
+  const int64_t count = std::min(c.reads[0].dim(1), c.writes[0].dim(1));
   return {copy(columns(c.writes[0], *c.context, 0, count), columns(c.reads[0], *c.context, 0, count))};
 }
 
@@ -131,8 +128,8 @@ Copies row_copies(const std::string& kernel, const Call& c) {
                                                                           {"heads_unsort_backward", to_sequences},
                                                                           {"heads_unpack", unpack_attention},
                                                                           {"heads_unpack_backward", pack_attention_gradient},
-                                                                          {"latent_part", take_latent},
-                                                                          {"latent_part_backward", put_latent_gradient}};
+                                                                          {"latent_part", copy_latent},
+                                                                          {"latent_part_backward", copy_latent}};
   const auto found = kKernels.find(kernel);
   return found == kKernels.end() ? Copies{} : found->second(c);
 }

@@ -42,12 +42,7 @@ class PipelineClock {
     const int64_t m = few_.gradient_accumulation;
     const auto round = static_cast<size_t>(m / pipeline_rounds(few_.mesh.pp, m));
     double most = round < backward_ends_.size() ? (backward_ends_[round] - backward_ends_[0]) / static_cast<double>(round) : 0;
-    for (const StepClock& clock : clocks_) {
-      double busy_s = 0;
-      for (const InstructionTime& i : clock.by_instruction())
-        if (i.op == name(InstructionOp::kForward) || i.op == name(InstructionOp::kBackward)) busy_s += i.seconds;
-      most = std::max(most, busy_s / static_cast<double>(m));
-    }
+    for (const StepClock& clock : clocks_) most = std::max(most, clock.busy_s() / static_cast<double>(m));
     return most;
   }
 

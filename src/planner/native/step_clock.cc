@@ -13,6 +13,10 @@ StepClock::StepClock(const Plan& plan, const StepList& list, const std::vector<P
 
 double StepClock::now() const { return *std::max_element(clock_.begin(), clock_.end()); }
 
+double StepClock::busy_s() const {
+  return by_op_[static_cast<size_t>(InstructionOp::kForward)] + by_op_[static_cast<size_t>(InstructionOp::kBackward)];
+}
+
 double StepClock::duration_of(const StepList::TimedItem& i) const {
   if (i.program < 0) return i.seconds;
   const ProgramTime& time = times_[static_cast<size_t>(i.program)];

@@ -26,6 +26,7 @@ class StepClock {
   void transfer_done(const StepList::TimedItem& transfer, double at_s);
 
   double now() const;
+  double busy_s() const;  // of forwards and backwards
   double compute_now() const { return clock_[static_cast<size_t>(Stream::kCompute)]; }
   std::vector<InstructionTime> by_instruction() const;
 
