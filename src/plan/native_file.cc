@@ -390,8 +390,8 @@ std::string check_programs(const NativeFile& file, const Geometry& geometry, con
       if (std::string problem = build(file, {kind, layer, split}, geometry, program); !problem.empty()) return problem;
       if (kind == UnitKind::kBlock && layer.experts && !has_experts(program))
         return fmt::format("{} experts; its blocks are dense", geometry.num_experts);
-      const bool is_latent = geometry.attention == Attention::kLatent;
-      if (kind == UnitKind::kBlock && is_latent != has_latents(program)) return is_latent ? "latent attention (MLA)" : "no latent";
+      const bool latent = geometry.attention == Attention::kLatent;
+      if (kind == UnitKind::kBlock && latent != has_latents(program)) return latent ? "latent attention (MLA)" : "plain attention";
     }
   }
   return "";

@@ -14,7 +14,7 @@ namespace {
 
 using namespace tiny;
 
-// Twice the heads that are needed would be the same: no size equals another.
+// No two sizes are equal, so that one taken for another is seen.
 constexpr LatentHeads kSizes = {3, 5, 6, 7, 9};
 
 TEST_CASE("latent heads: backward is the transpose of forward", "[kernels][latent]") {

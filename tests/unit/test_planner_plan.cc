@@ -130,7 +130,7 @@ TEST_CASE("pairs are two sequences each: a plan for pairs has the tokens and the
   CHECK(pairs.schedule_digest != sequences.schedule_digest);
 }
 
-// Search once timed plans without settings of theirs: saves beside the step, packed rows.
+// The search once left settings of the plan out: asynchronous saves, packed rows.
 TEST_CASE("what a plan predicts is what its own schedule takes, whatever is set") {
   for (const Flags& setting : {Flags{},
                                {{"loss-head", "chunked"}},

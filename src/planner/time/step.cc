@@ -206,7 +206,7 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
     return parameters * traffic / c_.optimizer_bytes_per_s;
   }
   // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written. Adam reads and writes
-  // master and moments and reads the gradient, after it was clipped in place; then the 16-bit copy is made. Sub-groups kept: in turn.
+  // master and moments, reads the gradient clipped in place, and makes the 16-bit copy. What stays on the device is updated there.
   const double moved = parameters - optimizer_elements_on_device(s_, parameters), on_node = moved * s_.gpus_per_node;
   const double gradient = s_.master_copy ? 4 : bytes.gradient, written = s_.master_copy ? 4 + 2 : 2 * bytes.parameter;  // 2: the cast
   double host = on_node * (2 * bytes.optimizer + 3 * gradient + written) / c_.cpu_adam_bytes_per_s;
