@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# The readers of scripts, YAML, JSON and TOML, and of whole files by key tables and lint, under libFuzzer, the same 5,000 inputs every time.
+# The readers of scripts, YAML, JSON and TOML, and of whole files by key tables and lint, under libFuzzer, 5,000 inputs from the same seed.
 set -euo pipefail
 exec "${DISTSETUP_SOURCE:?}/tests/fuzz/run" 5000x

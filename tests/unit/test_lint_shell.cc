@@ -246,6 +246,7 @@ TEST_CASE("lint shell: broken text is read to its end", "[lint]") {
     CHECK_NOTHROW(shell(text));
   }
   CHECK(words(shell(std::string_view("a \0=4 b", 7)).commands.at(0)) == "a|=4|b");
+  CHECK(words(shell("a b$[1 + c").commands.at(0)) == "a|b$[1 + c");  // never closed
 }
 
 TEST_CASE("lint stages: who starts whom with which options", "[lint]") {

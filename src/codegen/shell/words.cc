@@ -126,7 +126,7 @@ class WordReader {
     } else if ((c == '$' && (peek(1) == '(' || peek(1) == '{')) || is_process()) {
       bare_until(bracket() + 1);
     } else if (c == '$' && peek(1) == '[') {  // bash's old $[ ], arithmetic
-      bare_until(std::min(text_.find(']', at_), text_.find('\n', at_)) + 1);
+      bare_until(std::min({text_.find(']', at_), text_.find('\n', at_), end_ - 1}) + 1);
     } else {
       bare_until(at_ + 1);
     }
