@@ -18,12 +18,12 @@
 
 #include "base/check.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/comm/yielding_trylock.h"
 
 namespace distsetup {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
+using std::chrono::milliseconds, std::chrono::seconds;
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using GlooWork = c10::intrusive_ptr<c10d::Work>;
 
@@ -392,8 +392,8 @@ class GlooCommunicator : public Communicator {
 std::unique_ptr<Communicator> make_gloo_communicator(const Mesh& mesh, const Rendezvous& rendezvous) {
   // libtorch records its last 2000 collectives, one list per process, not guarded against groups used by several threads (2.11). The
   // trace is ours (tracing.h). A value that is set is kept.
-  static const int recorder_off = setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
-  (void)recorder_off;
+  [[maybe_unused]] static const int recorder_off = setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+  num_yields();  // links yielding_trylock.cc
   return std::make_unique<GlooCommunicator>(mesh, rendezvous);
 }
 
