@@ -97,6 +97,10 @@ void TreeBuilder::fail(Diagnostic d) {
   stopped_ = true;
 }
 
+void TreeBuilder::complain(Diagnostic d) {
+  if (!stopped_) diagnostics_.push_back(std::move(d));
+}
+
 void TreeBuilder::count(size_t num_values, const Location& at) {
   num_values_ += num_values;
   if (num_values_ > kMaxValues) fail(error(code::kSyntax, at, fmt::format("found more than {} values, expected fewer", kMaxValues)));
@@ -185,10 +189,8 @@ void TreeBuilder::alias(size_t anchor, const Location& at) {
 }
 
 Result<Value> TreeBuilder::finish() {
-  const bool is_whole =
-      repeats_ == RepeatedKeys::kAllKept &&
-      std::all_of(diagnostics_.begin(), diagnostics_.end(), [](const Diagnostic& one) { return one.code == code::kDuplicateKey; });
-  if (!diagnostics_.empty() && (!is_whole || stopped_)) return std::move(diagnostics_);
+  const bool is_whole = repeats_ == RepeatedKeys::kAllKept && !stopped_;
+  if (!diagnostics_.empty() && !is_whole) return std::move(diagnostics_);
   CHECK(open_.empty());
   return {std::move(root_), std::move(diagnostics_)};
 }

@@ -54,6 +54,7 @@ class TreeBuilder {
   void remember(size_t anchor, Value value) { anchors_[anchor] = std::move(value); }  // what an alias will stand for
   void alias(size_t anchor, const Location& at);
   void fail(Diagnostic d);
+  void complain(Diagnostic d);  // a mistake after which the rest still has a meaning
 
   bool in_map() const { return !open_.empty() && open_.back().value.kind == Value::Kind::kMap; }
   bool expects_key() const { return in_map() && !open_.back().has_key; }

@@ -226,9 +226,12 @@ class YamlEvents : public YAML::EventHandler {
     if (is_plain(tag) || tag == "!" || tag == "tag:yaml.org,2002:str") return true;
     const bool is_core = tag.compare(0, kCoreTag.size(), kCoreTag) == 0;
     const std::string shown = is_core ? "!!" + tag.substr(kCoreTag.size()) : tag;
-    builder_.fail(
-        error(code::kSyntax, source_.at(begin), fmt::format("found the tag '{}', expected no tag", shown), "remove the tag"));
-    return false;
+    Diagnostic found =
+        error(code::kSyntax, source_.at(begin), fmt::format("found the tag '{}', expected no tag", shown), "remove the tag");
+    // `!include x.yaml` is a form of some tools, which the other keys of their files tell.
+    const bool is_of_tool = takes_merges_ && !is_core;
+    is_of_tool ? builder_.complain(std::move(found)) : builder_.fail(std::move(found));
+    return is_of_tool;
   }
 
   bool is_quote_at(size_t begin) const {

@@ -95,20 +95,25 @@ def times(rng):
     return rng.choice([2, 8, 30, 200, 5000])
 
 
+def repeated(text, count):
+    """As often as a mutant can hold: the memory of this process counts as the command's, too (ru_maxrss lives through exec)."""
+    return text * min(count, MOST_MUTANT_BYTES // max(len(text), 1) + 1)
+
+
 def repeat_word(rng, data):
     """A flag, an option or a part of a word, many times."""
     places = list(re.finditer(rb"[^\s=]+|[^\s]+=[^\s]*", data))
     if not places:
         return data
     place = rng.choice(places)
-    return data[:place.end()] + (b" " + place.group()) * times(rng) + data[place.end():]
+    return data[:place.end()] + repeated(b" " + place.group(), times(rng)) + data[place.end():]
 
 
 def repeat_lines(rng, data):
     rows = data.split(b"\n")
     at = rng.randrange(len(rows))
     some = rows[at:at + rng.choice([1, 1, 2, 5, 20])]
-    return b"\n".join(rows[:at] + some * times(rng) + rows[at + len(some):])
+    return b"\n".join(rows[:at] + [repeated(b"\n".join(some) + b"\n", times(rng))] + rows[at + len(some):])
 
 
 def indent(rng, data):

@@ -34,9 +34,10 @@ void meg_overlap(const Document& d, const LaunchStage& run, Findings& report) {
     report.add("MEG004", d, run.find("recompute_method")->span, "selective recomputation takes modules, no method",
                {.error_if = doubt_of_megatron(run)});
   }
+  const bool is_tp_known = !run.has("tensor_model_parallel_size") || number(run.value("tensor_model_parallel_size")).has_value();
   const long long tp = number(run.value("tensor_model_parallel_size")).value_or(1);
   const long long ep = number(run.value("expert_model_parallel_size")).value_or(1);
-  if (run.has("sequence_parallel") && tp == 1) {
+  if (run.has("sequence_parallel") && is_tp_known && tp == 1) {
     report.add("MEG005", d, run.find("sequence_parallel")->span, "--sequence-parallel is silently ignored with tensor parallel 1");
   }
   if (run.has("num_experts") && tp > 1 && ep > 1 && !run.has("sequence_parallel")) {

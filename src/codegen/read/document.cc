@@ -89,6 +89,7 @@ void parse(Document& d) {
   const auto take = [&d](Result<Value> root, int lines_before = 0) {
     for (Diagnostic& one : root.diagnostics) move_down(one.location, lines_before);
     append(d.broken, root.diagnostics);
+    d.is_whole = root.value.has_value() && (d.is_whole || d.roots.empty());
     if (!root.value) return;
     if (lines_before > 0) move_down(*root.value, lines_before);
     d.roots.push_back(std::move(*root.value));

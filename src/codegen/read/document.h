@@ -36,6 +36,7 @@ struct Document {
   Diagnostics broken;                    // mistakes of syntax
   Value root;                            // of a structured file
   std::vector<Value> roots;              // every document of a YAML stream; roots[0] is root
+  bool is_whole = false;                 // every document has a tree, whatever is said of it
   std::vector<ScriptPart> parts;         // the script, or the commands inside a manifest
   std::vector<EnvironmentSetting> environment;
 

@@ -104,6 +104,7 @@ bool Explainer::applies(const FieldCondition& when, const FieldCondition& unless
 // "*name.json" of a row is a text that ends so.
 static bool is_of(const FoundKey& found, const Json& one) {
   const std::string text = one.is_string() ? one.get<std::string>() : "";
+  if ((text == "true" || text == "false") && is_same(found, Json(text == "true"))) return true;
   if (text.size() < 2 || text[0] != '*') return is_same(found, one);
   const std::string end = text.substr(1);
   return found.text.size() >= end.size() && found.text.compare(found.text.size() - end.size(), end.size(), end) == 0;

@@ -35,8 +35,9 @@ std::optional<bool> truth_of(const FoundKey& found) {
   if (found.is_list) return std::nullopt;
   if (found.stands_alone) return true;
   const std::string text = lower(found.text);
-  if (text == "true" || text == "yes" || text == "on") return true;
-  if (text == "false" || text == "no" || text == "off") return false;
+  // 1 and 0 too, as Transformers reads truth on a command line (hf_argparser.py, string_to_bool).
+  if (text == "true" || text == "yes" || text == "on" || text == "1" || text == "t" || text == "y") return true;
+  if (text == "false" || text == "no" || text == "off" || text == "0" || text == "f" || text == "n") return false;
   return std::nullopt;
 }
 

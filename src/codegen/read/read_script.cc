@@ -83,11 +83,12 @@ class ScriptReader {
     }
     const bool is_narrowed = trains_on_a_part(part);
     std::vector<FoundKey> keys;
+    std::map<std::pair<std::string_view, bool>, const foreign::Directive*> last;
     for (const foreign::Directive& one : script.directives) {
-      const bool is_said_again = std::any_of(&one + 1, script.directives.data() + script.directives.size(), [&one](const auto& later) {
-        return later.name == one.name && !later.is_late && later.is_of_more == one.is_of_more;
-      });
-      if (one.is_late || is_said_again || (one.name == "nodes" && is_narrowed)) continue;
+      if (!one.is_late) last[{one.name, one.is_of_more}] = &one;
+    }
+    for (const foreign::Directive& one : script.directives) {
+      if (one.is_late || last[{one.name, one.is_of_more}] != &one || (one.name == "nodes" && is_narrowed)) continue;
       keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
       if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
     }

@@ -159,10 +159,7 @@ struct TopKeys {
 
 TopKeys top_keys(const Document& d) {
   TopKeys top;
-  const bool is_readable = !d.roots.empty() && std::all_of(d.broken.begin(), d.broken.end(), [](const Diagnostic& one) {
-    return one.severity != Severity::kError || one.code == code::kDuplicateKey;
-  });
-  if (!is_readable && has_error(d.broken)) {
+  if (!d.is_whole && has_error(d.broken)) {
     top.keys = keys_of_text(d);
     return top;
   }

@@ -139,6 +139,8 @@ ReadSettings settings_of(const ReadFields& fields) {
       add("model", field_text(read.value));
     } else if (field.compare(0, 6, "model.") == 0) {
       add(field, field_text(read.value));
+    } else if (field == "options.auto" && read.value == true) {
+      out.lost.push_back({read.key, "auto", "every 'auto' of the file is filled in by the program that reads it", read.at});
     } else if (field != "derived.hybrid" && field != "recompute.every_k") {
       out.lost.push_back({read.key, field_text(read.value),
                           field == "derived.layers_per_virtual_stage"

@@ -32,6 +32,19 @@ void scale(ReadFields& fields, std::string_view share, std::string_view whole_fi
   derive(fields, share, to, std::stod(fmt::format("{:.12g}", product)));
 }
 
+// Sizes of a model that a tool derives from others where they are not given.
+void settle_model(ReadFields& fields) {
+  const auto hidden = whole(fields, "model.hidden"), factor = whole(fields, "derived.feed_forward_factor");
+  // Megatron-LM's validate_args: a gated MLP has two thirds of that width, in multiples of 64.
+  if (hidden && factor && *hidden > 0 && *hidden < 1'000'000'000) {
+    const int64_t width = *factor * *hidden;
+    derive(fields, "derived.feed_forward_factor", "model.feed_forward",
+           text_of(fields, "model.gated_mlp") == "true" ? width * 2 / 3 / 64 * 64 : width);
+  }
+  if (const auto positions = whole(fields, "model.max_positions"); positions && text_of(fields, "derived.learned_positions") == "true")
+    derive(fields, "derived.learned_positions", "model.learned_positions", *positions);
+}
+
 // A warm-up and a decay that are parts of the run. Without a number of steps the warm-up stays a part of them.
 void settle_warmup(ReadFields& fields) {
   const auto steps = whole(fields, "train.steps");
@@ -43,6 +56,10 @@ void settle_warmup(ReadFields& fields) {
       derive(fields, "derived.lr_decay_ratio", "train.lr_decay_steps",
              std::max<int64_t>(1, std::llround(it->second.value.get<double>() * static_cast<double>(*steps))));
     fields.erase("derived.lr_decay_ratio");
+  }
+  if (whole(fields, "train.lr_decay_steps") == 0) {
+    if (text_of(fields, "train.lr_schedule") == "wsd") fields["train.lr_schedule"].value = "constant";
+    fields.erase("train.lr_decay_steps");
   }
   const auto part = fields.find("derived.warmup_ratio");
   if (!steps || part == fields.end()) return;
@@ -208,6 +225,7 @@ void settle_world(ReadFields& fields) {
 
 void settle_derived(ReadFields& fields) {
   settle_parts(fields);
+  settle_model(fields);
   end_with_samples(fields);
   settle_chunks(fields);
   settle_training(fields);
@@ -218,7 +236,8 @@ void settle_derived(ReadFields& fields) {
   for (const char* name :
        {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
         "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.mesh_2d", "derived.betas", "derived.epochs",
-        "derived.epoch_micro_batches", "derived.samples", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+        "derived.epoch_micro_batches", "derived.samples", "derived.feed_forward_factor", "derived.learned_positions",
+        "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }

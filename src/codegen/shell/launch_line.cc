@@ -73,8 +73,22 @@ const SwitchNames kAccelerateSwitches = {"cpu",
                                          "dynamo_use_dynamic",
                                          "no_tpu_cluster",
                                          "tpu_cluster"};
-const SwitchNames kMpirunSwitches = {"allow_run_as_root", "oversubscribe", "tag_output", "report_bindings", "verbose", "v", "quiet",
-                                     "display_map"};
+// Open MPI's, and those of the mpiexec of MPICH and of HPE's PALS.
+const SwitchNames kMpirunSwitches = {"allow_run_as_root",
+                                     "oversubscribe",
+                                     "tag_output",
+                                     "report_bindings",
+                                     "verbose",
+                                     "v",
+                                     "quiet",
+                                     "display_map",
+                                     "l",
+                                     "prepend_rank",
+                                     "label",
+                                     "line_buffer",
+                                     "genvall",
+                                     "exclusive",
+                                     "no_abort_on_failure"};
 
 const SwitchNames* switches_of(LaunchProgram program) {
   switch (program) {
@@ -211,6 +225,10 @@ class LineReader {
         if (!out.options.empty() && out.options.back().has_value) out.options.back().more.push_back(word.text);
         continue;
       }
+      if (program == LaunchProgram::kSrun && is_cluster(word.text)) {
+        for (const char letter : word.text.substr(1)) out.options.push_back(switch_of(letter, word));
+        continue;
+      }
       out.options.push_back(option(word, switches, program));
     }
     stages_.push_back(std::move(out));
@@ -222,6 +240,21 @@ class LineReader {
     if (again == LaunchProgram::kOther) {
       stage(LaunchProgram::kScript);
     }
+  }
+
+  // srun -lu: several switches of one letter each.
+  static bool is_cluster(const std::string& word) {
+    return word.size() > 2 && word[1] != '-' && std::all_of(word.begin() + 1, word.end(), [](char letter) {
+             return kSrunSwitches.count(std::string_view(&letter, 1)) > 0;
+           });
+  }
+
+  static LaunchOption switch_of(char letter, const ShellWord& word) {
+    LaunchOption out;
+    out.name = std::string(1, letter);
+    out.spelled = std::string("-") + letter;
+    out.span = out.value_span = word.span;
+    return out;
   }
 
   LaunchOption option(const ShellWord& word, const SwitchNames* switches, LaunchProgram program) {

@@ -12,6 +12,8 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
       {"derived.hybrid", {"mesh.dp_replicate", "strategy.sharding"}},
       {"derived.zero_stage", {"strategy.sharding"}},
       {"derived.hidden_squared", {"model.hidden"}},
+      {"derived.feed_forward_factor", {"model.feed_forward", "model.hidden"}},
+      {"derived.learned_positions", {"model.learned_positions"}},
       {"derived.prefetch_elements", {"model.hidden"}},
       {"derived.persistence_elements", {"model.hidden"}},
       {"derived.largest_partition", {"model.hidden", "model.vocabulary", "model.feed_forward", "mesh.dp_replicate", "mesh.dp_shard"}},

@@ -84,6 +84,8 @@ Fields fields_of(const Plan& plan) {
   set_field(fields, "derived.zero_stage", zero_stage(plan.strategy.sharding));
   // The Hugging Face integration of DeepSpeed fills reduce_bucket_size "auto" with hidden² (transformers/integrations/deepspeed.py).
   set_field(fields, "derived.hidden_squared", plan.model.hidden * plan.model.hidden);
+  set_field(fields, "derived.feed_forward_factor", plan.model.hidden > 0 ? plan.model.feed_forward / plan.model.hidden : 0);
+  set_field(fields, "derived.learned_positions", plan.model.learned_positions > 0);
   set_field(fields, "derived.single_node", plan.hardware.nodes == 1);
   set_field(fields, "derived.one_process", mesh.world() == 1);
   set_field(fields, "derived.data_paths", data_paths(plan.data));
