@@ -127,8 +127,18 @@ void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
   }
   int64_t ranks = setup.world();
   if (const auto sequence = real(root, "sequence_parallel_size"); sequence && *sequence >= 1) ranks /= static_cast<int64_t>(*sequence);
-  if (has_auto || is_elastic || ranks < 1 || !train) return;
+  if (has_auto || is_elastic || !train) return;
   const TextSpan at = value_span(d, *node(root, "train_batch_size").value);
+  if (ranks < 1) {
+    int64_t of_rank = 0;
+    const bool is_small = micro && accumulation && !__builtin_mul_overflow(*micro, *accumulation, &of_rank);
+    if (is_small && *train % of_rank != 0)
+      report.add("PLAN002", d, at,
+                 fmt::format("train_batch_size {} is no multiple of micro {} × accumulation {}, whatever the number of ranks", *train,
+                             *micro, *accumulation),
+                 {"", "parse", {}, {}});
+    return;
+  }
   const auto wrong = [&](const std::string& product) {
     report.add("PLAN002", d, at, fmt::format("train_batch_size {} is not {} × {} data ranks", *train, product, ranks),
                {"", "parse", {}, {}});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 
 namespace distsetup::lint {
 namespace {
@@ -24,32 +25,40 @@ void blank_keys(const Document& d, const Value& value, Findings& report) {
   for (const Value& item : value.items) blank_keys(d, item, report);
 }
 
-// X="${1:-'x'}": within double quotes the inner ones are part of the value.
-void kept_quotes(const Document& d, const ShellScript& script, Findings& report) {
+// Within double quotes: "${1:-'x'}" is 'x' with its quotes.
+void kept_quotes(const Document& d, const ShellWord& word, const std::string& name, std::optional<Severity> severity,
+                 Findings& report) {
+  for (const WordPart& part : word.parts) {
+    const std::string_view text = d.cut(part.span);
+    const size_t dollar = part.quote == ShellQuote::kDouble ? text.find("${") : std::string_view::npos;
+    const size_t dash = dollar == std::string_view::npos ? dollar : text.find("-'", dollar);
+    const size_t end = dash == std::string_view::npos ? dash : text.find("'}", dash + 2);
+    if (end == std::string_view::npos) continue;
+    const std::string_view variable = text.substr(dollar + 2, dash - dollar - 2);
+    const bool is_name = std::all_of(variable.begin(), variable.end(),
+                                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ':'; });
+    if (!is_name) continue;
+    const TextSpan at{part.span.begin + dollar, part.span.begin + end + 2};
+    const std::string_view value = text.substr(dash + 1, end + 1 - dash - 1);
+    report.add("SH001", d, at,
+               fmt::format("{} becomes {} with its quotes: within double quotes they belong to the value", name, value),
+               {fmt::format("write {}", value.substr(1, value.size() - 2)), "", {}, severity});
+  }
+}
+
+void kept_quotes(const Document& d, const ScriptPart& part, Findings& report) {
   const bool reads_again = d.text.find("eval ") != std::string::npos || d.text.find("bash -c \"") != std::string::npos;
-  for (const ShellCommand& command : script.commands) {
+  const std::optional<Severity> severity = reads_again ? std::optional<Severity>(Severity::kWarning) : std::nullopt;
+  for (const ShellCommand& command : part.script.commands) {
     if (command.depth > 0) continue;
-    for (const ShellAssignment& one : command.assignments) {
-      for (const WordPart& part : one.value.parts) {
-        const std::string_view text = d.cut(part.span);
-        const size_t dollar = part.quote == ShellQuote::kDouble ? text.find("${") : std::string_view::npos;
-        const size_t dash = dollar == std::string_view::npos ? dollar : text.find("-'", dollar);
-        const size_t end = dash == std::string_view::npos ? dash : text.find("'}", dash + 2);
-        if (end == std::string_view::npos) continue;
-        const std::string_view name = text.substr(dollar + 2, dash - dollar - 2);
-        const bool is_name = std::all_of(
-            name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ':'; });
-        if (!is_name) continue;
-        const TextSpan at{part.span.begin + dollar, part.span.begin + end + 2};
-        const std::string_view value = text.substr(dash + 1, end + 1 - dash - 1);
-        report.add("SH001", d, at,
-                   fmt::format("{} becomes {} with its quotes: within double quotes they belong to the value", one.name, value),
-                   {fmt::format("write {}", value.substr(1, value.size() - 2)),
-                    "",
-                    {},
-                    reads_again ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
-      }
-    }
+    for (const ShellAssignment& one : command.assignments) kept_quotes(d, one.value, one.name, severity, report);
+  }
+  // What a program is started with; a shell in front of it may read the words again.
+  for (const LaunchLine& line : part.lines) {
+    const ShellCommand& command = part.script.commands[line.command];
+    const auto is_shell = [](const ShellWord& word) { return word.text == "bash" || word.text == "sh" || word.text == "eval"; };
+    if (command.depth > 0 || reads_again || std::any_of(command.words.begin(), command.words.end(), is_shell)) continue;
+    for (size_t i = 1; i < command.words.size(); ++i) kept_quotes(d, command.words[i], command.words[i - 1].text, severity, report);
   }
 }
 
@@ -122,7 +131,7 @@ void check_file_text(const LintSetup&, const Document& d, Findings& report) {
   for (const Value& root : d.roots) blank_keys(d, root, report);
   if (d.roots.empty() && d.is_structured()) blank_keys(d, d.root, report);
   for (const ScriptPart& part : d.parts) {
-    kept_quotes(d, part.script, report);
+    kept_quotes(d, part, report);
     cut_off_options(d, part.script, report);
   }
 }

@@ -21,13 +21,10 @@ using Truth = std::optional<bool>;
 // What SLURM sets from the job's own lines.
 std::map<std::string, std::string, std::less<>> job_variables(const ShellScript& script) {
   std::map<std::string, std::string, std::less<>> out;
-  const auto set = [&](const char* directive, const std::vector<const char*>& names) {
-    const Directive* one = script.directive(directive);
-    if (one == nullptr || one->value.empty() || one->value.find_first_not_of("0123456789") != std::string::npos) return;
-    for (const char* name : names) out[name] = one->value;
-  };
-  set("nodes", {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"});
-  set("gpus_per_node", {"SLURM_GPUS_PER_NODE"});
+  const Directive* nodes = script.directive("nodes");
+  const bool is_number =
+      nodes != nullptr && !nodes->value.empty() && nodes->value.find_first_not_of("0123456789") == std::string::npos;
+  if (is_number) out = {{"SLURM_NNODES", nodes->value}, {"SLURM_JOB_NUM_NODES", nodes->value}};
   return out;
 }
 
