@@ -145,6 +145,8 @@ include(accuracy)
 # Scripts of tests/integration that have the machine to themselves, since they hold something to a time: a mutant to a second, a signal
 # to be passed on, a build to what a newcomer waits. All others run beside others, like the suites.
 set(held_to_a_time bench_repeat fuzz fuzz_all launch quickstart_all watchdog)
+# The longest, which begin first, so that none runs alone at the end.
+set(takes_minutes emit_targets_all fuzz_readers_all parity_all slurm_launch_all weights_all)
 # Those that start SLURM, of which a machine has one.
 set(starts_slurm emit_slurm_all launch_scripts_all service_launchers_all slurm_all slurm_launch_all)
 
@@ -168,7 +170,7 @@ function(distsetup_script_test suite script)
   elseif(stem IN_LIST starts_slurm)
     set_tests_properties("${name}" PROPERTIES RESOURCE_LOCK slurm)
   endif()
-  if(stem STREQUAL "emit_targets_all" OR stem STREQUAL "fuzz_readers_all")  # the longest: first
+  if(stem IN_LIST takes_minutes)
     set_tests_properties("${name}" PROPERTIES COST 1000)
   endif()
 endfunction()
@@ -194,6 +196,9 @@ foreach(document IN LISTS documents)
   cmake_path(GET document FILENAME page)
   add_test(NAME "docs/${page}" COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/document.py" "${document}")
   set_tests_properties("docs/${page}" PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
+  if(page STREQUAL "trainer.md")  # trains most
+    set_tests_properties("docs/${page}" PROPERTIES COST 1000)
+  endif()
 endforeach()
 
 foreach(check check_layers check_structure)

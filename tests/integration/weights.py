@@ -1,5 +1,5 @@
 """weights.py BIN FOLDER [--every-mesh] [FAMILY...]: models that save_pretrained() wrote, through the bundled trainer and back. Of each family
-two meshes, in turn; --every-mesh: all. Those with experts run with shared experts, too.
+one mesh, in turn; --every-mesh: all. Those with experts run with shared experts, too.
 
 Of each family, type and mesh:
   loss     the first step's is Transformers' own, to 1e-5
@@ -178,7 +178,7 @@ def main():
     for number, name in enumerate(chosen or families):
         save(folder, name, *families[name])
         chosen_meshes = [(offset, mesh) for offset, mesh in enumerate(MESHES)
-                         if every_mesh or offset in (number % len(MESHES), (number + 3) % len(MESHES))]
+                         if every_mesh or offset == number % len(MESHES)]
         if families[name][0] == "mixtral" or families[name][0].endswith("_moe"):
             chosen_meshes += [(len(MESHES), mesh) for mesh in SHARED_EXPERTS]
         for offset, mesh in chosen_meshes:
