@@ -33,6 +33,55 @@ std::string pod(const std::string& volumes) {
 
 TEST_CASE("lint near misses: each stands beside its mistake", "[lint]") {
   const Pair pairs[] = {
+      {"SL008", "j.sbatch",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun --gpus-per-task=1 python t.py\n",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-task=8\nsrun torchrun --nnodes=2 "
+       "--nproc_per_node=8 t.py\n"},
+      {"SL008", "j.sbatch",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun --gpus-per-task=1 python t.py\n",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun --gpus-per-task=8 torchrun "
+       "--nnodes=2 --nproc_per_node=8 t.py\n"},
+      {"SL002", "j.sbatch",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun python t.py\n",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun --nodes=1 --ntasks=1 "
+       "hostname\nsrun --ntasks-per-node=8 python t.py\n"},
+      {"SL009", "j.sbatch",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun python t.py\n",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun --nodes=1 --ntasks=1 "
+       "nvidia-smi\nsrun -K python t.py\n"},
+      {"SL003", "j.sbatch",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun bash -c \"torchrun --nnodes=2 "
+       "--nproc_per_node=8 --node_rank=$SLURM_PROCID --master_addr=n0 t.py\"\n",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun bash -c \"torchrun --nnodes=2 "
+       "--nproc_per_node=8 --node_rank=\\$SLURM_PROCID --master_addr=n0 t.py\"\n"},
+      {"AX002", "a.yaml",
+       "base_model: m\nsequence_len: 2048\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\noptimizer: "
+       "adamw_bnb_8bit\nfsdp_version: 2\nfsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n",
+       "base_model: m\nsequence_len: 2048\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\noptimizer: "
+       "adamw_torch_8bit\nfsdp_version: 2\nfsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP}\n"},
+      {"LF002", "l.yaml", "stage: sft\nfinetuning_type: lora\ntemplate: t\ncutof_len: 4096\n",
+       "stage: sft\nfinetuning_type: lora\ntemplate: t\nwarmup_ratio: 0.1\noverwrite_output_dir: true\n"},
+      {"PLAN005", "m.sh",
+       "torchrun --nproc_per_node=8 pretrain_gpt.py --num-layers 30 --hidden-size 512 --num-attention-heads 8 "
+       "--pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 8 \n",
+       "torchrun --nproc_per_node=8 pretrain_gpt.py --deepspeed --pp-partition-method 'type:transformer|embedding' --num-layers 30 "
+       "--hidden-size 512 --num-attention-heads 8 --pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 8 \n"},
+      {"K8S007", "k.yaml",
+       "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {completionz: 2, template: {spec: {restartPolicy: Never, "
+       "containers: [{name: c, image: i}]}}}\n",
+       "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: j}\nspec: {minAvailable: 2, schedulerName: volcano, tasks: "
+       "[{replicas: 2, template: {spec: {containers: [{name: c, image: i}]}}}]}\n"},
+      {"TR012", "j.sbatch",
+       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun torchrun "
+       "--nnodes=$SLURM_JOB_NUM_NODES --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=localhost:1 --rdzv_id=$J t.py\n",
+       "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\nsrun torchrun "
+       "--nnodes=$SLURM_JOB_NUM_NODES --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=localhost:1 --rdzv_id=$J t.py\n"},
+      {"SH001", "r.sh", "torchrun --nproc_per_node=8 t.py --data \"${1:-'x'}\"\n",
+       "torchrun --nproc_per_node=8 t.py --data ${1:-'x'}\n"},
+      {"SH001", "r.sh", "torchrun --nproc_per_node=8 t.py --data \"${1:-'x'}\"\n",
+       "bash -c \"torchrun --nproc_per_node=8 t.py --data ${1:-'x'}\"\n"},
+      {"PLAN002", "ds.json", "{\"train_batch_size\": 7, \"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 4}",
+       "{\"train_batch_size\": 48, \"train_micro_batch_size_per_gpu\": 2, \"gradient_accumulation_steps\": 4}"},
       {"TR010", "j.sbatch", kBatch + kRun + "t.py\n", kBatch + kRun + "--rdzv_backend=c10d --rdzv_endpoint=$H:1 --rdzv_id=$J t.py\n"},
       {"TR010", "j.sbatch", kBatch + kRun + "--master_addr=$H t.py\n",
        kBatch + "srun bash -c 'torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$SLURM_NODEID --master_addr=$H t.py'\n"},
