@@ -1,5 +1,6 @@
 // Spec → Problem: defaults that are said, contradictions that are refused, data files.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -105,7 +106,7 @@ TEST_CASE("what the bundled trainer does not run is refused by name") {
   }
   CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {"ep", "2"}}) == code::kMeshInvalid);     // it has no experts
   CHECK(first_code({{"model", "gpt_oss_20b"}, {"trainer", "native"}}) == code::kUnsupportedFeature);  // sinks
-  CHECK(first_code({{"model", "8B"}, {"gpu", "v100_sxm_32"}}) == code::kUnsupportedFeature);          // no bf16
+  CHECK(first_code({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"precision", "bf16"}}) == code::kUnsupportedFeature);
   CHECK(problem_of({{"model", "8B"}, {"gpu", "v100_sxm_32"}, {"precision", "fp32"}}).ok());
   CHECK(first_code({{"model", "8B"}, {"trainer", "native"}, {"tp", "2"}, {"sequence-parallel", "false"}}) ==
         code::kUnsupportedFeature);
@@ -244,4 +245,20 @@ TEST_CASE("regression 50: text shorter than one step is refused, not filled up")
   REQUIRE_FALSE(p.ok());
   CHECK(p.diagnostics.front().code == code::kData);
   CHECK(problem_of(fits, {}).ok());  // no data: preview and emit only
+}
+
+TEST_CASE("where nothing is said, a GPU without bf16 computes in fp16, and in fp32 under a trainer without fp16") {
+  const auto compute = [](const Flags& flags) {
+    const Result<Problem> problem = problem_of(flags);
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    return std::pair(problem->base.precision.compute, fmt::format("{}", fmt::join(problem->base.assumptions, ", ")));
+  };
+  for (const char* gpu : {"t4", "v100_sxm_32"}) {
+    const auto [type, said] = compute({{"model", "llama3.2_1b"}, {"gpu", gpu}, {"gpus", "1"}});
+    CHECK(type == Dtype::kF16);
+    CHECK(said.find("does not compute in bf16") != std::string::npos);
+    CHECK(compute({{"model", "llama3.2_1b"}, {"gpu", gpu}, {"gpus", "1"}, {"trainer", "fsdp2"}}).first == Dtype::kF32);
+  }
+  CHECK(compute({{"model", "llama3.2_1b"}, {"gpu", "l4"}, {"gpus", "1"}}).first == Dtype::kBf16);
 }

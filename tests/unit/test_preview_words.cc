@@ -30,7 +30,7 @@ const std::set<std::string> kEnglish = [] {
       "held here how if in into is it its kept last least less little longest loses lost many means misses more most much names near "
       "nearest "
       "needs no none not nothing now of off on once one only or other others out over own place plans predicted ran rest runs same "
-      "say says so "
+      "say says so sure "
       "some still takes than that the their them then there these they this those tiny to together too twice under up us usable used "
       "was way what "
       "when where which who whole why will wins with within without would yet you states tried larger smaller others d h s ms "

@@ -9,6 +9,7 @@
 #include "planner/frameworks/validate.h"
 #include "planner/search/answer.h"
 #include "planner/search/fixes.h"
+#include "planner/search/framework_setup.h"
 #include "planner/search/make_plan.h"
 #include "planner/time/economics.h"
 #include "planner/time/step.h"
@@ -267,4 +268,24 @@ TEST_CASE("choices: how often to save follows the rate of failures that is given
   };
   CHECK(interval("1600") == Approx(checkpoint_interval_s(120, 16 / (1600 * 3600.0))));
   CHECK(interval("160000") > 9 * interval("1600"));
+}
+
+TEST_CASE("4-bit weights that are not split are prepared for training: what runs between the blocks is fp32") {
+  const auto prepared = [](const char* trainer, const char* kind, Sharding sharding) {
+    const Result<Problem> problem = resolved({{"model", "8B"}, {"trainer", trainer}, {"finetune", kind}});
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    Choice choice;
+    choice.sharding = sharding;
+    return distsetup::setup_of(*problem, 1, choice).software.residual_in_fp32;
+  };
+  CHECK(prepared("ddp", "qlora", Sharding::kDdp));
+  CHECK(prepared("deepspeed", "qlora", Sharding::kZero2));
+  CHECK_FALSE(prepared("deepspeed", "qlora", Sharding::kZero3));
+  CHECK_FALSE(prepared("fsdp1", "qlora", Sharding::kZero3));
+  CHECK_FALSE(prepared("ddp", "lora", Sharding::kDdp));
+}
+
+TEST_CASE("a script of one's own holds its logits while their loss is differentiated") {
+  CHECK(setup_of({{"model", "8B"}, {"trainer", "unknown"}}).software.logits_kept);
 }

@@ -173,6 +173,11 @@ TEST_CASE("uncertainty: what is not measured is named with what it adds") {
   REQUIRE(reasons.size() >= 2);
   CHECK(reasons[0].starts_with("no measured run of somebody's trainer: as other code bases show, memory ±"));
   CHECK(reasons[1].starts_with("less sure there with experts: "));
+  // One code base above Transformers' Trainer is measured, which says little of the scripts of others.
+  Setup script = setup_of(Framework::kFsdp1);
+  script.software.name = "transformers 5, torch 2.9";
+  REQUIRE_FALSE(distance_reasons(script).empty());
+  CHECK(distance_reasons(script)[0].starts_with("no measured run of transformers 5, torch 2.9"));
 }
 
 TEST_CASE("verdict: the probability is that of the interval, and nothing else decides") {

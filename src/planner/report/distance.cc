@@ -16,7 +16,8 @@ namespace distsetup {
 namespace {
 
 // The code base without its release or options: "torchtitan 0.3.0" and "torchtitan + torchao" are torchtitan, "megatron-core 0.15" and
-// "Megatron-LM" are megatron. What Transformers' Trainer runs with FSDP or DeepSpeed is what these trainers of ours describe.
+// "Megatron-LM" are megatron. What Transformers' Trainer runs with DeepSpeed is what that trainer of ours describes. Of its other runs
+// one code base of 2024 is measured: the many scripts above Transformers (TRL, PEFT, loops of one's own) are other code bases.
 std::string stack_of(const std::string& software) {
   std::string stack;
   for (const char c : software) {
@@ -30,7 +31,6 @@ std::string stack_of(const std::string& software) {
   while (!stack.empty() && stack.back() == '_') stack.pop_back();
   if (stack.starts_with("torchtitan")) return "torchtitan";
   if (stack == "megatron_core" || stack == "megatron_lm") return "megatron";
-  if (stack == "transformers") return "hf_trainer_accelerate_fsdp";
   if (stack == "deepspeed") return "hf_trainer_deepspeed";
   return stack.empty() ? "unnamed" : stack;
 }
@@ -150,7 +150,7 @@ std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
              {{"device", "what libraries keep"}, quantity == Predicted::kDevice},
              {{"experts", "experts"}, s.model.num_experts > 0},
              {{"adapters", "adapters"}, s.finetune != Finetune::kFull},
-             {{"quantised", "quantised weights"}, s.finetune == Finetune::kQlora},
+             {{"quantised", "qlora"}, s.finetune == Finetune::kQlora},
              {{"low_precision", "low-precision products"}, s.fp8 != Fp8Recipe::kNone},
              {{"lengths", "samples of unlike lengths"}, s.sample_lengths.mean > 0},
              {{"tensor", "tensor parallelism"}, s.tp > 1},

@@ -123,8 +123,14 @@ void check_support(Resolving& r) {
 }
 
 void resolve_precision(Resolving& r) {
-  if (!r.spec.text("precision.compute").has_value()) r.assume("bf16 with fp32 master weights");
-  const std::string compute = r.spec.text("precision.compute").value_or("bf16");
+  std::string compute = r.spec.text("precision.compute").value_or("");
+  if (compute.empty()) {
+    const AssumedCompute assumed = assumed_compute(r.spec, r.presets, r.inputs, r.native() || r.problem.trainer.has("fp16"));
+    compute = name(assumed.compute);
+    r.assume(assumed.compute == Dtype::kF32
+                 ? fmt::format("fp32: {}", assumed.why)
+                 : fmt::format("{} with fp32 master weights{}{}", compute, assumed.why.empty() ? "" : ": ", assumed.why));
+  }
   PrecisionPlan& precision = r.plan().precision;
   precision.compute = compute == "fp32" ? Dtype::kF32 : compute == "fp16" ? Dtype::kF16 : compute == "fp8" ? Dtype::kF8 : Dtype::kBf16;
   LossScalePlan& scale = precision.loss_scale;

@@ -313,4 +313,19 @@ ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, cons
   return HardwareResolver(spec, presets, inputs, compute).run();
 }
 
+AssumedCompute assumed_compute(const Spec& spec, const Presets& presets, const Inputs& inputs, bool has_fp16) {
+  std::optional<std::string> name = spec.text("hardware.gpu");
+  if (!name.has_value() && spec.text("hardware.machine").has_value()) {
+    const Result<Machine> machine = inputs.machine.has_value()
+                                        ? Result<Machine>(*inputs.machine)
+                                        : find_machine(presets, *spec.text("hardware.machine"), spec.at("hardware.machine"));
+    if (machine.ok() && !machine->inline_gpu.has_value()) name = machine->gpu;
+  }
+  if (!name.has_value()) return {};
+  const Result<GpuChoice> found = find_gpu(presets, *name, spec.at("hardware.gpu"));  // what is wrong with the name is said elsewhere
+  if (!found.ok() || found->gpu.vendor == "cpu" || found->gpu.peak_bf16_flops_per_s > 0) return {};
+  const bool in_fp16 = has_fp16 && found->gpu.peak_fp16_flops_per_s > 0;
+  return {in_fp16 ? Dtype::kF16 : Dtype::kF32, fmt::format("{} does not compute in bf16", found->gpu.label)};
+}
+
 }  // namespace distsetup

@@ -27,6 +27,14 @@ struct ResolvedHardware {
 };
 ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, const Inputs& inputs, Dtype compute);
 
+// What to compute in where the run says nothing: bf16; on a GPU without it (Volta, Turing) fp16, or fp32 where the trainer has no
+// fp16. `why`: the GPU, where it is not bf16.
+struct AssumedCompute {
+  Dtype compute = Dtype::kBf16;
+  std::string why;
+};
+AssumedCompute assumed_compute(const Spec& spec, const Presets& presets, const Inputs& inputs, bool has_fp16);
+
 // A preset with its name, for the digest; empty when there is none.
 std::string preset_text(const Presets& presets, std::string_view folder, std::string_view id);
 

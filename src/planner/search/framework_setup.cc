@@ -34,6 +34,10 @@ void apply(const Problem& p, const Choice& c, Setup& s) {
   s.gradient_accumulation = c.gradient_accumulation;
   s.recompute = p.trainer.recomputes.at(c.recompute);
   s.recompute_every_k = c.recompute == Recompute::kEveryK ? p.recompute_every_k : 0;
+  // TRL prepares a 4-bit model that is not split for training: norms are fp32, and with them what runs between the blocks; under bf16
+  // the embedding and the head go back to 16 bits (trl/trainer/utils.py, prepare_peft_model and peft_module_casting_to_bf16). A split
+  // one is left as it is.
+  s.software.residual_in_fp32 = s.finetune == Finetune::kQlora && p.trainer.has("kbit_preparation") && c.sharding != Sharding::kZero3;
 }
 
 Setup setup_of(const Problem& p, int nodes, const Choice& c) {

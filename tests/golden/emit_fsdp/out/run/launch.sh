@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # distsetup 0.1.0, inputs a1a40146ff761d9f92512aa1dc1998b97bee6d9671c079fedd4b7ebce6eb69d2
 # command: distsetup emit --target fsdp --model 7B --nodes 1 --gpus 8xA100-80GB --sharding zero3 --recompute none --micro-batch 2
-# plan: llama2_7b, zero3, recompute none, bf16: fits
+# plan: llama2_7b, zero3, recompute none, bf16: tight
 # 1 node × 8 GPUs = 8 ranks
 # global batch 256 = micro-batch 2 × accumulation 16 × data-parallel 8
 #

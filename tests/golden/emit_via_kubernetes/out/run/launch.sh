@@ -3,7 +3,7 @@
 # command: distsetup emit --target transformers --via kubernetes --model llama3_8b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 --image registry/name:1 --volume-claim data --node-selector pool=h100 --tolerations nvidia.com/gpu:NoSchedule -- train.py 'a b'
 # plan: llama3_8b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
-# global batch 256 = micro-batch 2 × accumulation 8 × data-parallel 16
+# global batch 256 = micro-batch 1 × accumulation 16 × data-parallel 16
 #
 # Starts a script of the Hugging Face Trainer, one process per GPU, by torchrun:
 #   launch.sh train.py ...
