@@ -29,9 +29,13 @@ def make_optimizer(model, train):
     return torch.optim.AdamW(groups, lr=train["learning_rate"], betas=(train["beta1"], train["beta2"]), eps=train["epsilon"], fused=True)
 
 
-def run(split, train_step):
+def clip_all(model, limit):
+    torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+
+
+def run(split, train_step, clip=clip_all):
     """split(model, plan, world) shards the model in place; train_step(model, batch, plan, rank, world) leaves gradients and returns a
-    function that gives the loss of the global batch.
+    function that gives the loss of the global batch; clip(model, limit) clips them.
     """
     plan_path = pathlib.Path(sys.argv[1])
     plan = json.loads(plan_path.read_text())
@@ -50,7 +54,7 @@ def run(split, train_step):
     for batch in steps:
         start = time.perf_counter()
         loss = train_step(model, batch, plan, rank, world)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), train["grad_clip"])
+        clip(model, train["grad_clip"])
         optimizer.step()
         optimizer.zero_grad()
         log.append({"loss": loss(), "step_s": time.perf_counter() - start})

@@ -3,7 +3,9 @@
 
 usage: peers.py PEER [--pairs N] [--sizes small,big] [--precisions fp32,bf16] [--steps N]
 
-PEER is fsdp2 (fully_shard against zero3) or tp (DTensor's tensor, sequence and loss parallel against tp 2; fp32 alone).
+PEER is fsdp2 (fully_shard against zero3), tp (DTensor's tensor, sequence and loss parallel against tp 2; fp32 alone), pp
+(torch.distributed.pipelining's 1F1B against pp 2, four micro-batches of one sequence; fp32 alone) or interleaved (the same with two
+chunks per stage).
 
 A pair is one run of each, one straight after the other; which goes first changes from pair to pair. A run's time is the median of its
 steps without the first three; a pair's ratio is the peer's time over ours; what counts is the median over pairs. Both sides are started
@@ -40,7 +42,7 @@ model: {{family: llama, num_layers: {s["num_layers"]}, hidden: {s["hidden"]}, nu
   vocabulary: {s["vocabulary"]}}}
 hardware: {{gpu: cpu, gpus_per_node: {RANKS}, nodes: 1}}
 train: {{sequence_length: {s["length"]}, global_batch: 4, steps: {steps or s["steps"]}, learning_rate: 3e-4, min_learning_rate: 3e-4, warmup_steps: 0}}
-parallel: {{{PEERS[peer]["parallel"]}, micro_batch: 2, recompute: none}}
+parallel: {{{PEERS[peer]["parallel"]}, micro_batch: {PEERS[peer].get("micro_batch", 2)}, recompute: none}}
 precision: {{compute: {precision}}}
 data: {{paths: [data], tokenizer: bytes, held_out: 0}}
 """)
@@ -49,6 +51,8 @@ data: {{paths: [data], tokenizer: bytes, held_out: 0}}
 PEERS = {
     "fsdp2": {"name": "FSDP2", "program": "fsdp2_peer.py", "parallel": "tp: 1, sharding: zero3, reshard_after_forward: true", "precisions": "fp32,bf16"},
     "tp": {"name": "DTensor TP", "program": "tp_peer.py", "parallel": "tp: 2", "precisions": "fp32"},
+    "pp": {"name": "pipelining", "program": "pp_peer.py", "parallel": "pp: 2", "micro_batch": 1, "precisions": "fp32"},
+    "interleaved": {"name": "pipelining", "program": "pp_peer.py", "parallel": "pp: 2, virtual_stages: 2", "micro_batch": 1, "precisions": "fp32"},
 }
 
 
