@@ -222,7 +222,7 @@ class PipelineCompiler final : public UnitCompiler {
       after_backward(u, last);
       if (u == head() && s_.layout->units.front().is_copy) after_backward(0, last);
     }
-    if (const int shared = s_.layout->shared_unit(); shared >= 0) after_backward(shared, last);
+    if (const int shared = s_.layout->shared_unit(span(chunk).last); shared >= 0) after_backward(shared, last);
     finish_reductions(last);
   }
 
@@ -326,9 +326,6 @@ Diagnostics check_pipeline(const Plan& p) {
          fmt::format("interleaved stages take micro-batches in {} / {} = {} equal rounds, which {} micro-batches are not", m, stages,
                      rounds, m),
          fmt::format("{} or {} micro-batches", m / rounds * rounds, (m / rounds + 1) * rounds));
-  refuse(chunks > 1 && p.mesh.tp > 1, code::kUnsupportedFeature,
-         fmt::format("the native trainer does not interleave stages ({} chunks) with tensor parallelism (tp {})", chunks, p.mesh.tp),
-         "leave virtual_stages out, or tp");
   refuse(!p.strategy.reshard_after_forward, code::kUnsupportedFeature,
          fmt::format("with pp {} several micro-batches are between forward and backward: parameters are gathered for each, "
                      "reshard_after_forward cannot be false",

@@ -83,7 +83,7 @@ class Compiler final : public UnitCompiler {
       after_backward(u, last);
       if (const int experts = s_.layout->expert_unit(u); experts >= 0) after_backward(experts, last);
     }
-    if (const int shared = s_.layout->shared_unit(); shared >= 0) after_backward(shared, last);
+    if (const int shared = s_.layout->shared_unit(head()); shared >= 0) after_backward(shared, last);
     finish_gradients(last);
   }
 

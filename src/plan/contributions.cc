@@ -193,7 +193,7 @@ void Contributions::collective(const std::vector<int>& all) {
 const std::vector<int>& Contributions::peers(int rank) { return members(loss_group(mesh_), rank); }
 // Every rank that has a part in the gradient of a unit: of the shared one, each of them has it of its own tokens.
 const std::vector<int>& Contributions::contributors(int rank, int unit) {
-  const bool is_shared = unit == ranks[rank].list->s.layout->shared_unit();
+  const bool is_shared = ranks[rank].list->s.layout->is_shared(unit);
   return members(is_shared ? token_group(mesh_) | Group::kTp : token_group(mesh_), rank);
 }
 

@@ -93,7 +93,7 @@ struct ProgramParameters {
 // The units of a layout while it is made.
 struct LayoutUnits {
   Layout& layout;
-  UnitLayout shared;
+  std::vector<UnitLayout> shared;                                 // of each part of the model that the stage has
   std::vector<UnitLayout> experts, frozen, quantized, reference;  // of each unit that has a program; most are empty
   bool keeps_reference = false;
 };
@@ -105,8 +105,8 @@ void add_record(UnitLayout& unit, Parameter p, const std::string& slot) {
   unit.parameters.push_back(std::move(p));
 }
 
-// Those of the units that are not on the stage are counted alone.
-void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, bool is_here, LayoutUnits& to) {
+// Of a unit in the stage's part `chunk` of the model. -1: it is not on the stage, its parameters are counted alone.
+void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, int chunk, LayoutUnits& to) {
   Layout& layout = to.layout;
   const std::string prefix = parameter_prefix(program, layer);
   const int u = static_cast<int>(layout.units.size());
@@ -131,7 +131,7 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
       layout.factored_numel += p.trains ? num_factors(p) : 0;
     }
   }
-  if (!is_here) {
+  if (chunk < 0) {
     to.experts.push_back(std::move(experts));
     to.frozen.push_back(std::move(frozen));
     to.quantized.push_back(std::move(quantized));
@@ -140,7 +140,8 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
   }
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
   for (size_t i = 0; i < parameters.shared.size(); ++i)
-    add_parameter(to.shared, named(parameters.shared[i]), shared_slot(u, program.shared_parameters[i].slot));
+    add_parameter(to.shared[static_cast<size_t>(chunk)], named(parameters.shared[i]),
+                  shared_slot(u, program.shared_parameters[i].slot));
   add_experts(parameters.experts, program.expert_parameters, prefix, experts);
   for (size_t i = 0; i < parameters.frozen.size(); ++i)
     add_parameter(frozen, named(parameters.frozen[i]), program.frozen_parameters[i].slot);
@@ -263,22 +264,30 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
   layout.stage = stage;
   layout.chunks_per_stage = chunks_per_stage;
   const std::vector<UnitSpan> chunks = stage_chunks(geometry.num_layers, mesh.pp, chunks_per_stage, stage);
-  const auto is_here = [&](int64_t unit) {
-    return std::any_of(chunks.begin(), chunks.end(), [&](const UnitSpan& chunk) { return chunk.contains(static_cast<int>(unit)); });
+  const auto chunk_of = [&](int64_t unit) {
+    for (int c = 0; c < static_cast<int>(chunks.size()); ++c)
+      if (chunks[static_cast<size_t>(c)].contains(static_cast<int>(unit))) return c;
+    return -1;
   };
-  const bool has_copy = geometry.tied_embeddings && !is_here(0) && is_here(geometry.num_layers + 1);
-  LayoutUnits units{layout, {}, {}, {}, {}, {}, keeps_reference};
-  units.shared.kind = UnitKind::kShared;
+  const int chunk_of_first = chunk_of(0), chunk_of_head = chunk_of(geometry.num_layers + 1);
+  const bool has_copy = geometry.tied_embeddings && chunk_of_first < 0 && chunk_of_head >= 0;
+  LayoutUnits units{layout, std::vector<UnitLayout>(chunks.size()), {}, {}, {}, {}, keeps_reference};
+  for (UnitLayout& shared : units.shared) shared.kind = UnitKind::kShared;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
-  add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), is_here(0) || has_copy, units);
+  add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), has_copy ? chunk_of_head : chunk_of_first, units);
   layout.units.front().is_copy = units.frozen.front().is_copy = has_copy;
   for (int64_t i = 0; i < geometry.num_layers; ++i)
-    add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], is_here(i + 1),
+    add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], chunk_of(i + 1),
                 units);
-  add_program(programs->head, 0, ProgramParameters(programs->head, sizes), is_here(geometry.num_layers + 1), units);
+  add_program(programs->head, 0, ProgramParameters(programs->head, sizes), chunk_of_head, units);
   layout.num_programs = static_cast<int>(layout.units.size());
-  if (units.shared.numel > 0) layout.units.push_back(std::move(units.shared));
+  std::vector<int> shared_of_chunk;
+  add_units(std::move(units.shared), shared_of_chunk, layout);
+  for (int u = 0; u < layout.num_programs; ++u) {
+    const int chunk = chunk_of(u);
+    layout.shared_units.push_back(chunk < 0 ? -1 : shared_of_chunk[static_cast<size_t>(chunk)]);
+  }
   add_units(std::move(units.experts), layout.expert_units, layout);
   add_units(std::move(units.frozen), layout.frozen_units, layout);
   add_units(std::move(units.quantized), layout.quantized_units, layout);
@@ -311,28 +320,6 @@ int64_t full_element(const Parameter& p, int tp_index, int64_t element) {
     before += part;
   }
   return -1;
-}
-
-int64_t published_row(const Parameter& p, const Geometry& g, int64_t row) {
-  if (p.order == RowOrder::kPlain) return row;
-  // [q of group 0 .., k of group 0, v of group 0, q of group 1 ..], d rows each
-  const int64_t d = g.head_size, group_size = g.num_heads / g.num_kv_heads, head = row / d;
-  const bool is_q = head < g.num_heads;
-  const int64_t group = is_q ? head / group_size : (head - g.num_heads) % g.num_kv_heads;
-  const int64_t inside = is_q ? head % group_size : group_size + (head - g.num_heads) / g.num_kv_heads;
-  return (group * (group_size + 2) + inside) * d + row % d;
-}
-
-int64_t published_element(const Parameter& p, const Geometry& g, int64_t element) {
-  const int64_t width = p.full_shape.size() > 1 ? p.full_shape[1] : 1;
-  const int64_t row = published_row(p, g, element / width), column = element % width;
-  return p.transposed ? column * p.full_shape[0] + row : row * width + column;
-}
-
-std::vector<int64_t> published_shape(const Parameter& p) {
-  std::vector<int64_t> shape = p.full_shape;
-  if (p.transposed) std::swap(shape.front(), shape.back());
-  return shape;
 }
 
 ElementRange owned_range(const UnitLayout& unit, int index) {

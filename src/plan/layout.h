@@ -3,7 +3,8 @@
 // (master, gradient, each state of the optimizer): one update, one norm pass. Every element is covered exactly once.
 // With tensor parallelism a unit's buffer holds this rank's piece of each matrix, and is sharded over dp_shard. What is not split
 // (norms, some biases) lies in one more unit, the shared one, sharded over dp_shard and tp together: each element has one owner, and
-// the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too.
+// the reduction that brings the gradients of the data ranks brings those of the tensor-parallel ranks' tokens too. A stage of a
+// pipeline that has several parts of the model has a shared unit of each: their gradients are complete at different times.
 // Context-parallel ranks have the same parameters: these are sharded over cp as well as dp_shard, unless the plan is ddp, which shards
 // nothing; then cp ranks are replicas.
 // With expert parallelism the experts of a block lie in an expert unit of its own, behind the blocks: a rank's buffer holds the
@@ -78,12 +79,13 @@ struct Layout {
   // Of experts the units say themselves.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
   int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
-  std::vector<UnitLayout> units;        // embedding, blocks, head; the shared one, if there is one; frozen, quantized, reference ones
-  std::vector<int> frozen_units;        // of each unit that has a program; -1: it has none
+  std::vector<UnitLayout> units;        // embedding, blocks, head; the shared ones; experts, frozen, quantized, reference ones
+  std::vector<int> shared_units;        // of each unit that has a program, where what it shares lies; -1: nowhere
+  std::vector<int> frozen_units;        // the same; -1: it has none
   std::vector<int> expert_units;        // the same
   std::vector<int> quantized_units;     // the same
   std::vector<int> reference_units;     // the same, of a plan whose reference has a copy of its own
-  int num_programs = 0;                 // units that have a program: all but the shared one
+  int num_programs = 0;                 // units that have a program: all but the shared ones
   int64_t shard_numel = 0;              // a rank's flat shard
   int64_t gathered_numel = 0;           // all units with a program gathered, padding included
   int64_t frozen_numel = 0;             // a rank's flat shard of what is frozen
@@ -95,11 +97,8 @@ struct Layout {
   int64_t hidden_numel = 0;             // of the model's trained ones: in matrices of blocks, which Muon takes (update_layout.h)
   int64_t factored_numel = 0;           // rows and columns of what is trained, and elements of vectors: Adafactor's means
 
-  int shared_unit() const {
-    const bool is_there =
-        num_programs < static_cast<int>(units.size()) && units[static_cast<size_t>(num_programs)].kind == UnitKind::kShared;
-    return is_there ? num_programs : -1;
-  }
+  int shared_unit(int unit) const { return shared_units[static_cast<size_t>(unit)]; }
+  bool is_shared(int unit) const { return units[static_cast<size_t>(unit)].kind == UnitKind::kShared; }
   int expert_unit(int unit) const { return expert_units[static_cast<size_t>(unit)]; }
   int frozen_unit(int unit) const { return frozen_units[static_cast<size_t>(unit)]; }
   int reference_unit(int unit) const { return reference_units[static_cast<size_t>(unit)]; }
@@ -117,7 +116,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
                    int chunks_per_stage = 1, const Tuning& tuning = {}, bool keeps_reference = false);
 Layout make_layout(const Plan& plan, int stage = 0);
 
-// Name of unit `unit`'s slot in the shared unit.
+// Name of unit `unit`'s slot in its shared unit.
 std::string shared_slot(int unit, std::string_view slot);
 // Has another rank of those that share states the same elements of this unit, and is the first? Checkpoints and the norm take them
 // from that one.
@@ -128,11 +127,6 @@ int shard_index(const Layout& layout, const UnitLayout& unit, const Coordinates&
 int64_t full_numel(const Parameter& parameter);
 // Where element `element` of tensor-parallel rank tp_index's piece (row-major) stands in the whole; -1: padding.
 int64_t full_element(const Parameter& parameter, int tp_index, int64_t element);
-// Where element `element` of a whole parameter (row-major, in the program's order) stands in the published tensor, which may order
-// its rows otherwise or be transposed.
-int64_t published_element(const Parameter& parameter, const Geometry& geometry, int64_t element);
-int64_t published_row(const Parameter& parameter, const Geometry& geometry, int64_t row);  // of a row of the whole, before transposing
-std::vector<int64_t> published_shape(const Parameter& parameter);
 // Rows and columns of a matrix; elements of a vector.
 int64_t num_factors(const Parameter& parameter);
 // A trained matrix of a block: what Muon takes. It leaves embedding, head, norms and biases to AdamW.

@@ -42,7 +42,7 @@ int slot_unit(const Schedule& s, const ProgramVariant& v, int unit, int slot) {
   switch (v.homes[static_cast<size_t>(slot)]) {
     case SlotHome::kOwn: return unit;
     case SlotHome::kEmbedding: return 0;
-    case SlotHome::kShared: return s.layout->shared_unit();
+    case SlotHome::kShared: return s.layout->shared_unit(unit);
     case SlotHome::kExperts: return s.layout->expert_unit(unit);
     case SlotHome::kFrozen: return s.layout->frozen_unit(unit);
     case SlotHome::kFrozenEmbedding: return s.layout->frozen_unit(0);
@@ -56,7 +56,7 @@ int slot_unit(const Schedule& s, const ProgramVariant& v, int unit, int slot) {
 const Slot& slot_of(const Schedule& s, const ProgramVariant& v, int unit, int slot) {
   const int home = slot_unit(s, v, unit, slot);
   const std::string& own = v.slots[static_cast<size_t>(slot)];
-  const std::string name = home == s.layout->shared_unit() ? shared_slot(unit, own) : own;
+  const std::string name = s.layout->is_shared(home) ? shared_slot(unit, own) : own;
   const std::vector<Slot>& slots = s.layout->units[static_cast<size_t>(home)].slots;
   const auto found = std::find_if(slots.begin(), slots.end(), [&](const Slot& one) { return one.name == name; });
   CHECK(found != slots.end(), "unit {} has no slot '{}'", home, name);
@@ -67,7 +67,7 @@ bool holds_unit(const Schedule& s, int buffer, int unit) {
   const Buffer& b = s.buffers[static_cast<size_t>(buffer)];
   if (b.unit >= 0) return b.unit == unit;
   const UnitLayout& of = s.layout->units[static_cast<size_t>(unit)];
-  if (b.lifetime != BufferLifetime::kRun || unit == s.layout->shared_unit()) return false;
+  if (b.lifetime != BufferLifetime::kRun || s.layout->is_shared(unit)) return false;
   if (b.name == kQuantizedBuffer || of.is_quantized) return b.name == kQuantizedBuffer && of.is_quantized;
   return (b.name == kFrozenBuffer) == of.is_frozen;
 }
@@ -121,8 +121,8 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op, 
     touched.push_back(touched[static_cast<size_t>(known)]);
     for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients}) {
       if (units->erase(known) > 0) units->insert(u);
-      for (const std::vector<int>* beside :
-           {&s.layout->expert_units, &s.layout->frozen_units, &s.layout->quantized_units, &s.layout->reference_units}) {
+      for (const std::vector<int>* beside : {&s.layout->shared_units, &s.layout->expert_units, &s.layout->frozen_units,
+                                             &s.layout->quantized_units, &s.layout->reference_units}) {
         const int of_known = (*beside)[static_cast<size_t>(known)];
         if (of_known >= 0 && units->erase(of_known) > 0) units->insert((*beside)[static_cast<size_t>(u)]);
       }

@@ -45,6 +45,7 @@ std::string unit_text(const Schedule& s, int unit) {
   if (unit < 0) return "";
   const UnitKind kind = s.layout->units[unit].kind;
   if (kind == UnitKind::kBlock) return fmt::format("block {}", unit - 1);
+  if (kind == UnitKind::kShared && s.layout->chunks_per_stage > 1) return fmt::format("shared {}", unit - s.layout->num_programs);
   if (kind == UnitKind::kFrozen || kind == UnitKind::kExperts) {  // of that unit
     const UnitLayout& u = s.layout->units[unit];
     const std::vector<int>& all = !u.is_frozen     ? s.layout->expert_units

@@ -4,7 +4,7 @@
 //               | what is frozen: as it is held, whole (all but zero3), or gathered; what is held as nf4 in bytes
 //   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
 //               | into a unit buffer, reduced to the own shard after every backward
-// Tensor parallelism adds the shared unit (layout.h), whose vectors are small: they are read from a replica and reduced after every
+// Tensor parallelism adds shared units (layout.h), whose vectors are small: they are read from a replica and reduced after every
 // micro-batch, whatever the sharding.
 // Sources: ZeRO (arXiv 1910.02054) for the stages, PyTorch FSDP (arXiv 2304.11277) for gather, prefetch and hybrid sharding.
 #include "plan/unit_compiler.h"
@@ -68,10 +68,10 @@ void UnitCompiler::make_run_buffers() {
     device_shard_ = run_buffer(std::string(kDeviceShard), BufferClass::kParameterShard, n, s_.compute);
   if (source_ == ParameterSource::kReplica)
     replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout->gathered_numel, s_.compute);
-  if (const int shared = s_.layout->shared_unit(); shared >= 0) {
-    shared_replica_ =
-        run_buffer("shared_parameters", BufferClass::kGatheredParameter, unit(shared).shard_numel * shards(shared), s_.compute);
-    s_.buffers[shared_replica_].unit = shared;
+  for (int u = num_units(); u < num_buckets() && is_shared(u); ++u) {
+    const std::string name = u == num_units() ? "shared_parameters" : fmt::format("shared_parameters.{}", u - num_units());
+    shared_replicas_[u] = run_buffer(name, BufferClass::kGatheredParameter, unit(u).shard_numel * shards(u), s_.compute);
+    s_.buffers[shared_replicas_[u]].unit = u;
   }
   for (const std::string_view input : program_inputs()) {
     if (!uses_input(*s_.programs, input)) continue;

@@ -3,6 +3,7 @@
 // stage of a pipeline.
 #pragma once
 #include <deque>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -32,7 +33,7 @@ class UnitCompiler : protected ScheduleWriter {
   virtual void evaluate_held_out() = 0;
 
   int num_buckets() const { return static_cast<int>(s_.layout->units.size()); }  // units that have parameters
-  bool is_shared(int u) const { return u == s_.layout->shared_unit(); }
+  bool is_shared(int u) const { return s_.layout->is_shared(u); }
   bool is_expert(int u) const { return unit(u).kind == UnitKind::kExperts; }
   bool is_frozen(int u) const { return unit(u).is_frozen; }
   bool is_empty(int u) const { return unit(u).numel == 0; }  // a tied head, where norms are shared
@@ -82,7 +83,7 @@ class UnitCompiler : protected ScheduleWriter {
     if (!is_expert(u) || shards(u) > 1) return path_;
     return s_.compute == Dtype::kF32 ? GradientPath::kDirect : GradientPath::kStaged;
   }
-  int replica(int u) const { return is_shared(u) ? shared_replica_ : replica_; }
+  int replica(int u) const { return is_shared(u) ? shared_replicas_.at(u) : replica_; }
   int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * size_bytes(gathered_dtype(u)); }
   int frozen_shard(int u) const { return unit(u).is_quantized ? quantized_ : frozen_; }
 
@@ -116,7 +117,8 @@ class UnitCompiler : protected ScheduleWriter {
   HostWriter host_{*this};
   std::vector<int> staged_;  // per unit: then the buffer of its gradient; -1: there is none now
   int device_shard_ = -1;    // then: what units are gathered of
-  int master_ = -1, gradient_shard_ = -1, replica_ = -1, shared_replica_ = -1, loss_ = -1, sumsq_ = -1;
+  int master_ = -1, gradient_shard_ = -1, replica_ = -1, loss_ = -1, sumsq_ = -1;
+  std::map<int, int> shared_replicas_;        // of each shared unit
   std::vector<int> states_;                   // the optimizer's
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "plan/published_order.h"
 
 namespace distsetup {
 namespace {

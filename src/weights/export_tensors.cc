@@ -9,6 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "plan/published_order.h"
 #include "weights/read_box.h"
 
 namespace distsetup {

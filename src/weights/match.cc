@@ -9,6 +9,7 @@
 #include "base/diagnostic_codes.h"
 #include "plan/layout.h"
 #include "plan/native_program.h"
+#include "plan/published_order.h"
 #include "weights/convert.h"
 
 namespace distsetup {

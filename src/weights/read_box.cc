@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
+#include "plan/published_order.h"
 
 namespace distsetup {
 

@@ -145,7 +145,7 @@ TEST_CASE("a program that exchanges something else on one rank is caught by chec
 TEST_CASE("tensor parallelism shards what it does not split over its ranks too") {
   const Plan plan = make_test_plan(tiny_geometry(), {.dp_shard = 2, .tp = 2});
   const Schedule s = compile_schedule(plan, Phase::kStep);
-  const int shared = s.layout->shared_unit();
+  const int shared = s.layout->shared_unit(0);
   REQUIRE(shared == 4);
   CHECK(s.layout->units[shared].shard_ranks == 4);
   CHECK(s.layout->units[shared].numel == 5 * 32);  // two norms of each block, one of the head
@@ -153,6 +153,24 @@ TEST_CASE("tensor parallelism shards what it does not split over its ranks too")
   for (const Instruction& i : s.instructions)
     if (i.group != Group::kSelf) groups.insert(i.group);
   CHECK(groups == std::set<Group>{Group::kDpShard, Group::kDpShard | Group::kTp, Group::kData});
+}
+
+// Each part's vectors are reduced when all layers of that part have run backward, and none with another part's.
+TEST_CASE("interleaved stages reduce what tensor parallelism does not split part by part") {
+  const Plan plan = make_test_plan(tiny_geometry(8), {.dp_shard = 2, .accumulation = 4, .tp = 2, .pp = 2, .chunks = 2});
+  for (int stage = 0; stage < 2; ++stage) {
+    const Schedule s = compile_schedule(plan, Phase::kStep, stage);
+    const std::vector<UnitSpan> parts = stage_chunks(8, 2, 2, stage);
+    std::map<int, int> reductions;
+    for (const Instruction& i : s.instructions)
+      if (i.op == InstructionOp::kReduceScatter && s.layout->is_shared(i.unit)) ++reductions[i.unit];
+    CHECK(reductions == std::map<int, int>{{10, 4}, {11, 4}});  // once for each micro-batch
+    for (size_t part = 0; part < 2; ++part) {
+      for (int u = parts[part].first; u <= parts[part].last; ++u) CHECK(s.layout->shared_unit(u) == 10 + static_cast<int>(part));
+    }
+    CHECK(s.layout->units[10].numel == 4 * 32);                     // two norms of each of two layers
+    CHECK(s.layout->units[11].numel == (stage == 0 ? 4 : 5) * 32);  // and the head's
+  }
 }
 
 TEST_CASE("context parallelism shards over its ranks too, but for ddp, whose ranks are copies") {

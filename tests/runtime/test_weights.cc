@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "plan/published_order.h"
 #include "runtime/checkpoint/load_weights.h"
 #include "runtime/expert_cases.h"
 #include "runtime/family_cases.h"

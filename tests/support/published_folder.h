@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "plan/layout.h"
+#include "plan/published_order.h"
 #include "weights/convert.h"
 
 namespace distsetup::published {

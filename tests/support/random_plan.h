@@ -130,7 +130,7 @@ PlanChoice random_choice(Random& random) {
   c.chunked_loss = pick(0, 2) == 0;
   if (!c.reshard || c.optimizer_on_host || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
-  c.chunks = c.tp == 1 ? pick(1, 3) : 1;
+  c.chunks = pick(1, 3);
   c.dp_shard = std::min(c.dp_shard, 2), c.dp_replicate = std::min(c.dp_replicate, 2);
   c.accumulation = pick(1, 3 * c.pp);
   return c;

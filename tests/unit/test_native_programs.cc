@@ -9,6 +9,7 @@
 #include "plan/layout.h"
 #include "plan/native_file.h"
 #include "plan/native_program.h"
+#include "plan/published_order.h"
 #include "support/random_plan.h"
 
 #include <catch2/catch.hpp>

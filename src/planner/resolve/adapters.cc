@@ -9,6 +9,7 @@
 #include "plan/frozen.h"
 #include "plan/layout.h"
 #include "plan/native_program.h"
+#include "plan/published_order.h"
 
 namespace distsetup {
 namespace {

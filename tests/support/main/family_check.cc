@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include "model/presets.h"
+#include "plan/published_order.h"
 #include "runtime/device/plugin.h"
 #include "runtime/tiny.h"
 
