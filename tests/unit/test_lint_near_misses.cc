@@ -33,6 +33,8 @@ std::string pod(const std::string& volumes) {
 
 TEST_CASE("lint near misses: each stands beside its mistake", "[lint]") {
   const Pair pairs[] = {
+      {"SL017", "j.sbatch", kBatch + "#SBATCH --cpus-per-task=8\nsrun -K python t.py\n",
+       kBatch + "#SBATCH --cpus-per-task=8\nsrun -lu bash -c 'nvidia-smi'\nsrun --cpus-per-task 8 -lu bash -c \"$CMD\"\n"},
       {"SL008", "j.sbatch",
        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun --gpus-per-task=1 python t.py\n",
        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-task=8\nsrun torchrun --nnodes=2 "
