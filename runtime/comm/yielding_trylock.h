@@ -8,7 +8,7 @@
 
 namespace distsetup {
 
-// How often a thread of this process found a lock taken and gave up its core. Whoever calls this links the function above.
+// How often a thread of this process found a lock taken and gave up its core. A program that calls this has that function in it.
 int64_t num_yields();
 
 }  // namespace distsetup

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "codegen/lint/lint.h"
+#include "codegen/read/document.h"
 #include "codegen/read/read.h"
 
 using namespace distsetup;
@@ -166,4 +167,25 @@ TEST_CASE("assumed: lines of a job script are looked at once each", "[read]") {
   const std::clock_t begin = std::clock();
   readings("j.sbatch", text + "srun python t.py --learning_rate 1e-4\n");
   CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 2);
+}
+
+TEST_CASE("assumed: what looks like a secret is not printed, tokens of a vocabulary are", "[read]") {
+  const auto shown = [](const std::string& key, const std::string& text) { return shown_text({key, text, "", {}}); };
+  for (const char* key : {"env.HF_TOKEN", "hub-token", "env.AWS_SECRET_ACCESS_KEY", "swanlab_api_key"})
+    CHECK(shown(key, "abcdef") == "(not shown)");
+  CHECK(shown("env.WANDB_API_KEY", "$WANDB_API_KEY") == "$WANDB_API_KEY");
+  CHECK(shown("special_tokens.pad_token", "<|end_of_text|>") == "<|end_of_text|>");
+  CHECK(shown("env.TOKENIZERS_PARALLELISM", "false") == "false");
+}
+
+TEST_CASE("assumed: a stream is whole when each of its documents is", "[read]") {
+  const std::string whole = "a: 1\n---\nb: 2\n", first = "a: [1\n---\nb: 2\n", second = "a: 1\n---\nb: [2\n";
+  const auto is_whole = [](const std::string& text) {
+    const Result<foreign::DocumentPointer> document = foreign::parse_document(embedded_templates(), "c.yaml", text);
+    REQUIRE(document.value.has_value());
+    return (*document)->is_whole;
+  };
+  CHECK(is_whole(whole));
+  CHECK_FALSE(is_whole(first));
+  CHECK_FALSE(is_whole(second));
 }

@@ -164,23 +164,10 @@ Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, co
   return readings;
 }
 
-// Values that nobody wants in a log: those of keys that are named as passwords and keys of accounts are.
-static std::string shown_value(const LostKey& lost) {
-  const std::string name = lower(std::string_view(lost.key).substr(lost.key.rfind('.') + 1));
-  bool is_secret = false;
-  for (const std::string_view word : {"secret", "password", "passwd", "credential"})
-    is_secret = is_secret || name.find(word) != std::string::npos;
-  for (const std::string_view end :
-       {"api_key", "access_key", "private_key", "hub_token", "hf_token", "auth_token", "access_token", "api_token"})
-    is_secret = is_secret || name.ends_with(end);
-  return is_secret && !lost.text.empty() ? "(not shown)" : lost.text;
-}
-
 Diagnostic mistake_of(const LostKey& lost) {
-  Diagnostic one =
-      lost.why == LostKey::Why::kUnknownKey
-          ? error(code::kUnknownKey, lost.at, fmt::format("'{}' is {}", lost.key, lost.reason))
-          : error(code::kUnknownValue, lost.at, fmt::format("'{}' is '{}': {}", lost.key, shown_value(lost), lost.reason));
+  Diagnostic one = lost.why == LostKey::Why::kUnknownKey
+                       ? error(code::kUnknownKey, lost.at, fmt::format("'{}' is {}", lost.key, lost.reason))
+                       : error(code::kUnknownValue, lost.at, fmt::format("'{}' is '{}': {}", lost.key, shown_text(lost), lost.reason));
   one.help = lost.help;
   one.length = static_cast<int>(lost.key.size() - std::min(lost.key.size(), lost.key.rfind('.') + 1));
   return one;
@@ -203,7 +190,7 @@ std::string lost_text(const std::vector<LostKey>& lost) {
   for (const LostKey& one : lost) width = std::max(width, place_in_file(one.at).size());
   width = std::min<size_t>(width, 32);
   for (const LostKey& one : lost) {
-    std::string text = shown_value(one);
+    std::string text = shown_text(one);
     if (text.size() > 48) text = text.substr(0, 45) + "...";
     out += fmt::format("  {:<{}}  {}{}: {}{}\n", place_in_file(one.at), width, one.key, text.empty() ? "" : " = " + text, one.reason,
                        one.help.empty() ? "" : "; " + one.help);
@@ -241,7 +228,7 @@ Json readings_json(const std::vector<Reading>& readings, const std::vector<LostK
   Json not_carried = Json::array();
   for (const LostKey& one : lost) {
     not_carried.push_back({{"key", one.key},
-                           {"value", shown_value(one)},
+                           {"value", shown_text(one)},
                            {"file", one.at.file},
                            {"line", one.at.line},
                            {"reason", one.reason},

@@ -39,13 +39,14 @@ Diagnostics unknown_flags(const Command& command, const FlagList& list) {
 }
 
 std::string spelled(const LostKey& lost) {
-  const std::string value = lost.text == "true" ? "" : " " + (lost.text.size() > 48 ? lost.text.substr(0, 45) + "..." : lost.text);
-  return "--" + lost.key + value;
+  if (lost.text == "true") return "--" + lost.key;
+  const std::string text = shown_text(lost);
+  return "--" + lost.key + " " + (text.size() > 48 ? text.substr(0, 45) + "..." : text);
 }
 
 Diagnostic about(const LostKey& lost) {
   if (lost.why == LostKey::Why::kValue)
-    return error(code::kUnknownValue, lost.at, fmt::format("'--{}' is '{}', {}", lost.key, lost.text, lost.reason));
+    return error(code::kUnknownValue, lost.at, fmt::format("'--{}' is '{}', {}", lost.key, shown_text(lost), lost.reason));
   return warning(code::kKeyNotRead, lost.at, fmt::format("'{}' is not supported here: {}", spelled(lost), lost.reason));
 }
 

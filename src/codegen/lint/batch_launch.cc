@@ -153,7 +153,7 @@ int64_t node_count(const ShellScript& script, const std::string& value, int64_t 
   for (int i = 0; i < kDepth; ++i) {
     if (const auto n = number(text)) return *n;
     const std::string name = variable_of(text);
-    if (name == "SLURM_NNODES" || name == "SLURM_JOB_NUM_NODES") return nodes_of_job;
+    if (option_behind(name) == "nodes") return nodes_of_job;
     const ShellAssignment* known = name.empty() ? nullptr : script.assignment(name);
     if (known == nullptr || known->is_array) return 0;
     text = known->value.text;

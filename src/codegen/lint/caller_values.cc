@@ -21,18 +21,13 @@ bool has_argument(std::string_view text) {
   return false;
 }
 
-// SLURM sets it from a line of the script.
-bool is_of_job(const ShellScript& script, std::string_view name) {
-  if (name == "SLURM_NNODES" || name == "SLURM_JOB_NUM_NODES") return script.directive("nodes") != nullptr;
-  return name == "SLURM_GPUS_PER_NODE" && script.directive("gpus-per-node") != nullptr;
-}
-
 bool is_open(const Document& d, const ShellScript& script, TextSpan range, int steps) {
   const std::string_view text = d.cut(range);
   if (text.find("$(") != std::string_view::npos && text.find("$((") == std::string_view::npos) return true;
   if (text.find('`') != std::string_view::npos || has_argument(text)) return true;
   for (const auto& [name, at] : expansions(d.text, range)) {
-    if (is_of_job(script, name)) continue;
+    const std::string_view option = option_behind(name);
+    if (!option.empty() && script.directive(option) != nullptr) continue;  // SLURM sets it
     const std::string_view rest = std::string_view(d.text).substr(at, range.end - at);
     const std::string_view inside = rest.substr(0, rest.find('}'));
     const bool has_default = rest.rfind("${", 0) == 0 && inside.find('-', name.size()) != std::string_view::npos;

@@ -129,20 +129,17 @@ void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
   if (const auto sequence = real(root, "sequence_parallel_size"); sequence && *sequence >= 1) ranks /= static_cast<int64_t>(*sequence);
   if (has_auto || is_elastic || !train) return;
   const TextSpan at = value_span(d, *node(root, "train_batch_size").value);
-  if (ranks < 1) {
+  const auto is_not = [&](const std::string& what) {
+    report.add("PLAN002", d, at, fmt::format("train_batch_size {} is {}", *train, what), {"", "parse", {}, {}});
+  };
+  if (ranks < 1) {  // nobody says how many there are
     int64_t of_rank = 0;
     const bool is_small = micro && accumulation && !__builtin_mul_overflow(*micro, *accumulation, &of_rank);
     if (is_small && *train % of_rank != 0)
-      report.add("PLAN002", d, at,
-                 fmt::format("train_batch_size {} is no multiple of micro {} × accumulation {}, whatever the number of ranks", *train,
-                             *micro, *accumulation),
-                 {"", "parse", {}, {}});
+      is_not(fmt::format("no multiple of micro {} × accumulation {}, whatever the number of ranks", *micro, *accumulation));
     return;
   }
-  const auto wrong = [&](const std::string& product) {
-    report.add("PLAN002", d, at, fmt::format("train_batch_size {} is not {} × {} data ranks", *train, product, ranks),
-               {"", "parse", {}, {}});
-  };
+  const auto wrong = [&](const std::string& product) { is_not(fmt::format("not {} × {} data ranks", product, ranks)); };
   if (micro && accumulation && *train != *micro * *accumulation * ranks)
     wrong(fmt::format("micro {} × accumulation {}", *micro, *accumulation));
   if (micro && !accumulation && *train % (*micro * ranks) != 0) wrong(fmt::format("a multiple of micro {}", *micro));

@@ -224,7 +224,7 @@ void sl_addresses(const JobScript& in) {
 
 void sl_environment(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
   const Directive* cpus = in.directive("cpus-per-task");
-  // Whoever passes the cores to one step knows of it: the others look at the job, or print.
+  // A script that gives one step its cores knows the rule; its other steps only print or look at the job.
   const bool is_passed = mentions(in, "SRUN_CPUS_PER_TASK") || in.setup.environment("SRUN_CPUS_PER_TASK") != nullptr ||
                          std::any_of(sruns.begin(), sruns.end(), [](const LaunchLine* line) {
                            const LaunchStage* srun = line->find(LaunchProgram::kSrun);

@@ -86,10 +86,11 @@ void parse_script(Document& d) {
 
 // The tree of a structured file, or the script.
 void parse(Document& d) {
-  const auto take = [&d](Result<Value> root, int lines_before = 0) {
+  bool is_one_broken = false;
+  const auto take = [&d, &is_one_broken](Result<Value> root, int lines_before = 0) {
     for (Diagnostic& one : root.diagnostics) move_down(one.location, lines_before);
     append(d.broken, root.diagnostics);
-    d.is_whole = root.value.has_value() && (d.is_whole || d.roots.empty());
+    is_one_broken = is_one_broken || !root.value;
     if (!root.value) return;
     if (lines_before > 0) move_down(*root.value, lines_before);
     d.roots.push_back(std::move(*root.value));
@@ -114,6 +115,7 @@ void parse(Document& d) {
     case TextForm::kLines: break;
   }
   if (!d.roots.empty()) d.root = d.roots[0];
+  d.is_whole = !d.roots.empty() && !is_one_broken;
 }
 
 TextForm form_of_kind(const FileKind& kind, std::string_view text) {

@@ -101,7 +101,7 @@ bool Explainer::applies(const FieldCondition& when, const FieldCondition& unless
   return holds_now(when) && (unless.empty() || !holds_now(unless));
 }
 
-// "*name.json" of a row is a text that ends so.
+// "true" and "false" of a row stand for all their spellings (1, yes); "*name.json" is a text that ends so.
 static bool is_of(const FoundKey& found, const Json& one) {
   const std::string text = one.is_string() ? one.get<std::string>() : "";
   if ((text == "true" || text == "false") && is_same(found, Json(text == "true"))) return true;

@@ -1,5 +1,6 @@
 #include "codegen/read/reading.h"
 
+#include "codegen/job/secrets.h"
 #include "codegen/tables/fields.h"
 
 namespace distsetup {
@@ -13,6 +14,11 @@ std::optional<int64_t> whole(const ReadFields& fields, std::string_view name) {
 std::string text_of(const ReadFields& fields, std::string_view name) {
   const auto it = fields.find(name);
   return it == fields.end() ? "" : field_text(it->second.value);
+}
+
+std::string shown_text(const LostKey& lost) {
+  const bool is_of_vocabulary = lost.text.starts_with('<') || lost.text.starts_with('[');
+  return is_of_vocabulary || secret_in(lost.key + "=" + lost.text).empty() ? lost.text : "(not shown)";
 }
 
 }  // namespace distsetup

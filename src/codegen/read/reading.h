@@ -33,6 +33,8 @@ struct LostKey {
   std::string help{};    // what to write instead; empty: nothing is known
   bool is_file = false;  // `text` names a file of settings
 };
+// Its text as it is printed: "(not shown)" where it looks like a secret. "<pad>" and "[MASK]" are tokens of a vocabulary.
+std::string shown_text(const LostKey& lost);
 
 // What the user says beside a file: which of its named parts, and values over its own.
 struct ReadChoices {

@@ -48,19 +48,18 @@ void settle_model(ReadFields& fields) {
 // A warm-up and a decay that are parts of the run. Without a number of steps the warm-up stays a part of them.
 void settle_warmup(ReadFields& fields) {
   const auto steps = whole(fields, "train.steps");
-  if (const auto it = fields.find("derived.lr_decay_ratio"); it != fields.end()) {
-    // A part of nothing that decays: the rate stays.
-    const bool stays = it->second.value.is_number() && it->second.value == 0 && text_of(fields, "train.lr_schedule") == "wsd";
-    if (stays) fields["train.lr_schedule"].value = "constant";
-    if (!stays && steps && it->second.value.is_number())
+  const bool is_wsd = text_of(fields, "train.lr_schedule") == "wsd";
+  const auto decay = fields.find("derived.lr_decay_ratio");
+  const bool decays_in_no_part = is_wsd && decay != fields.end() && decay->second.value.is_number() && decay->second.value == 0;
+  if (decay != fields.end()) {
+    if (!decays_in_no_part && steps && decay->second.value.is_number())
       derive(fields, "derived.lr_decay_ratio", "train.lr_decay_steps",
-             std::max<int64_t>(1, std::llround(it->second.value.get<double>() * static_cast<double>(*steps))));
+             std::max<int64_t>(1, std::llround(decay->second.value.get<double>() * static_cast<double>(*steps))));
     fields.erase("derived.lr_decay_ratio");
   }
-  if (whole(fields, "train.lr_decay_steps") == 0) {
-    if (text_of(fields, "train.lr_schedule") == "wsd") fields["train.lr_schedule"].value = "constant";
-    fields.erase("train.lr_decay_steps");
-  }
+  const bool decays_in_no_step = whole(fields, "train.lr_decay_steps") == 0;
+  if (decays_in_no_step) fields.erase("train.lr_decay_steps");
+  if (is_wsd && (decays_in_no_part || decays_in_no_step)) fields["train.lr_schedule"].value = "constant";
   const auto part = fields.find("derived.warmup_ratio");
   if (!steps || part == fields.end()) return;
   if (part->second.value.is_number())

@@ -334,6 +334,11 @@ class ShellReader : public CommandReader {
 
 }  // namespace
 
+std::string_view option_behind(std::string_view variable) {
+  if (variable == "SLURM_NNODES" || variable == "SLURM_JOB_NUM_NODES") return "nodes";
+  return variable == "SLURM_GPUS_PER_NODE" ? "gpus-per-node" : "";
+}
+
 const Directive* ShellScript::directive(std::string_view name) const {
   const Directive* found = nullptr;
   for (const Directive& one : directives) {

@@ -113,6 +113,9 @@ struct ShellScript {
   const ShellAssignment* assignment(std::string_view name) const;
 };
 
+// The #SBATCH option whose value SLURM puts into a variable of the job ("SLURM_NNODES": "nodes"); empty: not one of those known here.
+std::string_view option_behind(std::string_view variable);
+
 // `range` of `text`. Contents of bash -c '…' and of $(…) are commands too, with depth and places in `text`.
 ShellScript parse_shell(std::string_view text, TextSpan range);
 

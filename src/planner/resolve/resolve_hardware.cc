@@ -29,6 +29,14 @@ class HardwareResolver {
     return std::move(out_);
   }
 
+  // The GPU that is named, by itself or by its machine; nothing: it cannot be read. `count`: in the GPU's name, 8xH100.
+  std::optional<Gpu> chosen_gpu(int64_t* count) {
+    if (!named_machine()) return std::nullopt;
+    const auto name = spec_.text("hardware.gpu");
+    if (!name.has_value() && is_machine_named_ && machine_->inline_gpu.has_value()) return machine_->inline_gpu;
+    return load_gpu(name.value_or(is_machine_named_ ? machine_->gpu : std::string(kAssumedGpu)), count);
+  }
+
  private:
   void fail(const char* code, std::string_view path, std::string message, std::string help = "") {
     const Setting* setting = spec_.find(path);
@@ -127,10 +135,8 @@ class HardwareResolver {
   std::optional<Gpu> gpu_and_counts() {
     const auto gpu_name = spec_.text("hardware.gpu");
     const auto given_per_node = spec_.integer("hardware.gpus_per_node");
-    int64_t count = 0;  // in the GPU's name: 8xH100
-    const std::string wanted = gpu_name.value_or(is_machine_named_ ? machine_->gpu : std::string(kAssumedGpu));
-    const bool is_inline = !gpu_name.has_value() && is_machine_named_ && machine_->inline_gpu.has_value();
-    const std::optional<Gpu> gpu = is_inline ? machine_->inline_gpu : load_gpu(wanted, &count);
+    int64_t count = 0;
+    const std::optional<Gpu> gpu = chosen_gpu(&count);
     if (!gpu.has_value()) return std::nullopt;
     if (!gpu_name.has_value() && !is_machine_named_) assume(fmt::format("GPU {}", gpu->label));
     if (count > 0 && given_per_node.has_value() && count != *given_per_node)
@@ -180,7 +186,6 @@ class HardwareResolver {
   }
 
   void hardware() {
-    if (!named_machine()) return;
     const std::optional<Gpu> gpu = gpu_and_counts();
     if (!gpu.has_value()) return;
     fill_plan(*gpu);
@@ -314,18 +319,12 @@ ResolvedHardware resolve_hardware(const Spec& spec, const Presets& presets, cons
 }
 
 AssumedCompute assumed_compute(const Spec& spec, const Presets& presets, const Inputs& inputs, bool has_fp16) {
-  std::optional<std::string> name = spec.text("hardware.gpu");
-  if (!name.has_value() && spec.text("hardware.machine").has_value()) {
-    const Result<Machine> machine = inputs.machine.has_value()
-                                        ? Result<Machine>(*inputs.machine)
-                                        : find_machine(presets, *spec.text("hardware.machine"), spec.at("hardware.machine"));
-    if (machine.ok() && !machine->inline_gpu.has_value()) name = machine->gpu;
-  }
-  if (!name.has_value()) return {};
-  const Result<GpuChoice> found = find_gpu(presets, *name, spec.at("hardware.gpu"));  // what is wrong with the name is said elsewhere
-  if (!found.ok() || found->gpu.vendor == "cpu" || found->gpu.peak_bf16_flops_per_s > 0) return {};
-  const bool in_fp16 = has_fp16 && found->gpu.peak_fp16_flops_per_s > 0;
-  return {in_fp16 ? Dtype::kF16 : Dtype::kF32, fmt::format("{} does not compute in bf16", found->gpu.label)};
+  if (spec.find("hardware.gpu") == nullptr && spec.find("hardware.machine") == nullptr) return {};
+  // What is wrong with the names is said by resolve_hardware.
+  const std::optional<Gpu> gpu = HardwareResolver(spec, presets, inputs, Dtype::kBf16).chosen_gpu(nullptr);
+  if (!gpu.has_value() || gpu->vendor == "cpu" || gpu->peak_bf16_flops_per_s > 0) return {};
+  const bool in_fp16 = has_fp16 && gpu->peak_fp16_flops_per_s > 0;
+  return {in_fp16 ? Dtype::kF16 : Dtype::kF32, fmt::format("{} does not compute in bf16", gpu->label)};
 }
 
 }  // namespace distsetup

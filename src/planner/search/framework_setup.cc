@@ -37,7 +37,8 @@ void apply(const Problem& p, const Choice& c, Setup& s) {
   // TRL prepares a 4-bit model that is not split for training: norms are fp32, and with them what runs between the blocks; under bf16
   // the embedding and the head go back to 16 bits (trl/trainer/utils.py, prepare_peft_model and peft_module_casting_to_bf16). A split
   // one is left as it is.
-  s.software.residual_in_fp32 = s.finetune == Finetune::kQlora && p.trainer.has("kbit_preparation") && c.sharding != Sharding::kZero3;
+  const bool is_prepared = s.finetune == Finetune::kQlora && p.trainer.has("kbit_preparation") && c.sharding != Sharding::kZero3;
+  s.software.residual_in_fp32 = p.setup.software.residual_in_fp32 || is_prepared;
 }
 
 Setup setup_of(const Problem& p, int nodes, const Choice& c) {
