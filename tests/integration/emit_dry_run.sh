@@ -22,7 +22,7 @@ run "launch.sh with a flag nobody has" 2 "$work/one native/launch.sh" --dry-run 
 
 make_job two 1 --nodes 2
 emitted native two
-port=$((20000 + $$ % 20000))
+port=$(free_port)
 "$work/two native/launch_node.sh" 1 127.0.0.1 $port --dry-run >"$work/node 1" 2>&1 &
 other=$!
 run "launch_node.sh 0" 0 "$work/two native/launch_node.sh" 0 127.0.0.1 $port --dry-run

@@ -63,7 +63,7 @@ run "not a number" 5 env RANK=zero WORLD_SIZE=2 LOCAL_RANK=0 "$trainer" --plan "
 has "not a number" "$said" "RANK is 'zero', expected a number from 0 to 1"
 
 # --- a port in use, a peer that never comes, a peer that dies, a peer that hangs: without a launcher, as under SLURM
-port=$((20000 + RANDOM % 10000))
+port=$(free_port)
 rank() { env RANK="$1" WORLD_SIZE=2 LOCAL_RANK="$1" LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$trainer" --threads 1 --plan "$work/$2/plan.json"; }
 rank_in_background() { # RANK JOB LOG; pid in $pid
   env RANK="$1" WORLD_SIZE=2 LOCAL_RANK="$1" LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" "$trainer" --threads 1 --plan "$work/$2/plan.json" > "$3" 2>&1 &
@@ -99,7 +99,7 @@ kill -9 "$pid0" 2> /dev/null || true
 { wait "$pid0"; } 2> /dev/null || true
 
 start_pair() {
-  port=$((port + 1))
+  port=$(free_port)
   rm -rf "$work/hasty/checkpoints" "$work/hasty/metrics.jsonl"
   rank_in_background 0 hasty "$work/log0"; pid0=$pid
   rank_in_background 1 hasty "$work/log1"; pid1=$pid
@@ -211,7 +211,7 @@ shard=$(sed -n '/"difference_bytes"/,/"what"/p' "$work/deep/report.json" | tr -d
 
 # --- two nodes: two launchers, one job
 make_job nodes 1 --nodes 2
-port=$((port + 7))
+port=$(free_port)
 "$distsetup" launch --plan "$work/nodes/plan.json" --node-rank 1 --master-addr 127.0.0.1 --master-port "$port" --threads 1 > "$work/log1" 2>&1 &
 second=$!
 run "first of two nodes" 0 "$distsetup" launch --plan "$work/nodes/plan.json" --node-rank 0 --master-addr 127.0.0.1 --master-port "$port" --threads 1

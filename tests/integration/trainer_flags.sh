@@ -53,7 +53,7 @@ losses_agree "the same command again" "a dir/again/metrics.jsonl" one/metrics.js
 # --- several ranks, each of which asks for its plan: torchrun's words, then srun's
 ranks() { # NAME COUNT ENVIRONMENT-FUNCTION FLAGS...
   local name=$1 count=$2 rank pids=() words code=0
-  port=$((port + 1))
+  port=$(free_port)
   for ((rank = 0; rank < count; ++rank)); do
     read -r -a words <<<"$("$3" "$rank" "$count")"
     env MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${words[@]}" "$trainer" "${@:4}" >"$name.rank$rank" 2>&1 &
@@ -63,7 +63,6 @@ ranks() { # NAME COUNT ENVIRONMENT-FUNCTION FLAGS...
   said=$(cat "$name".rank*)
   return $code
 }
-port=$((20000 + $$ % 20000))
 torchrun_words() { echo "RANK=$1 WORLD_SIZE=$2 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=$2"; }
 srun_words() { echo "SLURM_STEP_ID=0 SLURM_JOB_ID=7 SLURM_PROCID=$1 SLURM_NTASKS=$2 SLURM_LOCALID=$1 SLURM_NTASKS_PER_NODE=$2"; }
 planned two 2 2 2 --sharding zero3

@@ -21,7 +21,7 @@ until_steps() {
 }
 start_pair() {
   rm -rf "$work/job/checkpoints" "$work/job/metrics.jsonl"
-  port=$((port + 1))
+  port=$(free_port)
   start_rank 0
   start_rank 1
   until_steps
@@ -72,7 +72,7 @@ is "no alarm before, no roll call after" "$(grep -cE 'has waited|^roll call' <<<
 
 # --- late before the ranks meet: said after half of the time, and the run begins all the same
 rm -rf "$work/job/metrics.jsonl" "$work/job/checkpoints"
-port=$((port + 1))
+port=$(free_port)
 start_rank 0
 for _ in {1..100}; do grep -q 'waits for rank' "$work/log0" && break; sleep 0.05; done
 is "rank 1 is late" "$(grep 'waits for rank' "$work/log0")" "rank 0 waits for rank 1 of 2 to arrive; it gives up after 6 s in all"
