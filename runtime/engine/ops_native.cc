@@ -158,34 +158,34 @@ void position_add_packed_backward(const Call& c) {
                                 VocabularyRange{0, P});
   });
 }
-// x, p:w, p:b -> h, mean, r
+// x, p:w[, p:b] -> h, mean, r
 template <class E>
 void layer_norm(const Call& c) {
   const int64_t H = c.reads[0].dim(1);
   parallel_ranges(c.reads[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::layer_norm<E>(in<E>(c, 0) + begin * H, in<E>(c, 1), in<E>(c, 2), out<E>(c, 0) + begin * H, out<float>(c, 1) + begin,
-                       out<float>(c, 2) + begin, end - begin, H, float(c.attributes->epsilon));
+    cpu::layer_norm<E>(in<E>(c, 0) + begin * H, in<E>(c, 1), c.reads.size() > 2 ? in<E>(c, 2) : nullptr, out<E>(c, 0) + begin * H,
+                       out<float>(c, 1) + begin, out<float>(c, 2) + begin, end - begin, H, rms(c));
   });
 }
-// dh, x, mean, r, p:w[, residual] -> dx, g:w, g:b, ws: the weights first, since dx may lie over dh.
+// dh, x, mean, r, p:w[, residual] -> dx, g:w[, g:b], ws: the weights first, since dx may lie over dh.
 template <class E>
 void layer_norm_backward(const Call& c) {
   const int64_t T = c.reads[0].dim(0), H = c.reads[0].dim(1);
   const E *dh = in<E>(c, 0), *x = in<E>(c, 1), *residual = c.reads.size() > 5 ? in<E>(c, 5) : nullptr;
   const float *mean = in<float>(c, 2), *r = in<float>(c, 3);
+  const bool has_bias = c.writes.size() > 3;
+  E* const gb = has_bias ? out<E>(c, 2) : nullptr;
+  float* const ws = out<float>(c, has_bias ? 3 : 2);
   constexpr int64_t kColumns = 64;
   parallel_ranges((H + kColumns - 1) / kColumns, 2 * T * kColumns * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::layer_norm_backward_weight<E>(dh, x, mean, r, out<E>(c, 1), out<E>(c, 2), out<float>(c, 3), T, H, begin * kColumns,
-                                       std::min(end * kColumns, H), store(c));
+    cpu::layer_norm_backward_weight<E>(dh, x, mean, r, out<E>(c, 1), gb, ws, T, H, begin * kColumns, std::min(end * kColumns, H),
+                                       store(c));
   });
   parallel_ranges(T, 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::layer_norm_backward_input<E>(dh + begin * H, x + begin * H, mean + begin, r + begin, in<E>(c, 4),
-                                      residual ? residual + begin * H : nullptr, out<E>(c, 0) + begin * H, end - begin, H);
+                                      residual ? residual + begin * H : nullptr, out<E>(c, 0) + begin * H, end - begin, H,
+                                      float(c.attributes->weight_offset));
   });
-}
-template <class E>
-void layer_norm_backward_first(const Call& c) {
-  layer_norm_backward<E>(c);
 }
 // qkv, p:qn, p:kn -> qk, rqk
 template <class E>
@@ -315,8 +315,9 @@ void bias_backward(const Call& c) {
   cpu::bias_backward<E>(in<E>(c, 0), out<E>(c, 0), out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), store(c));
 }
 
-#define DISTSETUP_ENTRY(kernel) \
-  NativeOp { #kernel, kernel < float>, kernel < Bf16>, kernel < F16> }
+#define DISTSETUP_ALIAS(name, kernel) \
+  NativeOp { name, kernel<float>, kernel<Bf16>, kernel<F16> }
+#define DISTSETUP_ENTRY(kernel) DISTSETUP_ALIAS(#kernel, kernel)
 constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(embedding_backward),
                                DISTSETUP_ENTRY(rms_norm),
@@ -326,8 +327,8 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(qk_norm_backward),
                                DISTSETUP_ENTRY(rope),
                                DISTSETUP_ENTRY(rope_backward),
-                               NativeOp{"rope_packed", rope<float>, rope<Bf16>, rope<F16>},
-                               NativeOp{"rope_packed_backward", rope_backward<float>, rope_backward<Bf16>, rope_backward<F16>},
+                               DISTSETUP_ALIAS("rope_packed", rope),
+                               DISTSETUP_ALIAS("rope_packed_backward", rope_backward),
                                DISTSETUP_ENTRY(swiglu),
                                DISTSETUP_ENTRY(swiglu_backward),
                                DISTSETUP_ENTRY(cross_entropy),
@@ -341,11 +342,15 @@ constexpr std::array kTable = {DISTSETUP_ENTRY(embedding_forward),
                                DISTSETUP_ENTRY(position_add_packed_backward),
                                DISTSETUP_ENTRY(layer_norm),
                                DISTSETUP_ENTRY(layer_norm_backward),
-                               DISTSETUP_ENTRY(layer_norm_backward_first),
+                               DISTSETUP_ALIAS("layer_norm_backward_first", layer_norm_backward),
+                               DISTSETUP_ALIAS("layer_norm_no_bias", layer_norm),
+                               DISTSETUP_ALIAS("layer_norm_no_bias_backward", layer_norm_backward),
+                               DISTSETUP_ALIAS("layer_norm_no_bias_backward_first", layer_norm_backward),
                                DISTSETUP_ENTRY(qk_norm_wide),
                                DISTSETUP_ENTRY(qk_norm_wide_backward),
                                DISTSETUP_ENTRY(add)};
 #undef DISTSETUP_ENTRY
+#undef DISTSETUP_ALIAS
 #define DISTSETUP_OF(op, name, F) \
   NativeOp { name, op<Activation::F, float>, op<Activation::F, Bf16>, op<Activation::F, F16> }
 #define DISTSETUP_ACTIVATION(name, F) DISTSETUP_OF(activation, #name, F), DISTSETUP_OF(activation_backward, #name "_backward", F)

@@ -12,6 +12,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
+#include "model/rope.h"
 
 namespace distsetup {
 namespace {
@@ -73,6 +74,10 @@ bool is_expert_layer(const Geometry& g, int64_t layer) {
 
 bool has_window(const Geometry& g, int64_t layer) {
   return g.sliding_window > 0 && (g.global_layer_every == 0 || (layer + 1) % g.global_layer_every != 0);
+}
+
+bool is_rotated(const Geometry& g, int64_t layer) {
+  return rotated_elements(g) > 0 && (g.unrotated_layer_every == 0 || (layer + 1) % g.unrotated_layer_every != 0);
 }
 
 namespace {

@@ -22,6 +22,8 @@ ParameterCount count_parameters(const Geometry& geometry);
 bool is_expert_layer(const Geometry& geometry, int64_t layer);
 // Whether its queries see a window of keys only.
 bool has_window(const Geometry& geometry, int64_t layer);
+// Whether its queries and keys are rotated by their positions.
+bool is_rotated(const Geometry& geometry, int64_t layer);
 
 struct LayerParameters {
   int64_t attention_matmul = 0;

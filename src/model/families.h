@@ -15,7 +15,7 @@ namespace distsetup {
 struct FamilyRule {
   Location location;
   std::vector<std::string> when;  // conditions that must all hold
-  std::vector<std::string> keys;  // of config.json, the first that is there; "a.b" is key b of map a
+  std::vector<std::string> keys;  // of config.json, the first that is there; "a.b" is key b of map a, "1/a" is one over what a says
   std::string value;              // what it is without keys, or when none of them is there; empty: one of the keys must be there
   std::string if_null;            // when the key says null; empty: as if it were not there
 };
@@ -26,6 +26,10 @@ struct ExpertLayerKeys {
   std::string first_dense, every, dense;
   bool at_last = false;
 };
+
+// Of a rule's key: whether its value is one over what config.json says, and the key itself.
+inline bool is_reciprocal(std::string_view key) { return key.starts_with("1/"); }
+inline std::string_view without_reciprocal(std::string_view key) { return is_reciprocal(key) ? key.substr(2) : key; }
 
 struct Family {
   std::string name;                                       // model_type

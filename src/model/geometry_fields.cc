@@ -72,6 +72,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"embedding_multiplier", &Geometry::embedding_multiplier},
     {"residual_multiplier", &Geometry::residual_multiplier},
     {"rotary_fraction", &Geometry::rotary_fraction},
+    {"unrotated_layer_every", &Geometry::unrotated_layer_every},
     {"sliding_window", &Geometry::sliding_window},
     {"scan_channels", &Geometry::scan_channels},
     {"global_layer_every", &Geometry::global_layer_every},

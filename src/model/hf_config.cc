@@ -50,6 +50,7 @@ class ConfigReading {
     g_.activation = activation_name(g_.activation);
     read_scaled_rope();
     read_layers_without_window();
+    read_unrotated_layers();
     read_expert_layers();
     fill_head_size();
     for (const std::string& key : family_.refused_keys) refuse_if_set(key);
@@ -116,13 +117,15 @@ class ConfigReading {
 
   template <class T>
   void read_field(const FamilyRule& rule, T& out) {
-    for (const std::string& key : rule.keys) {
+    for (const std::string& stated_key : rule.keys) {
+      const std::string_view key = without_reciprocal(stated_key);
       const Value* value = at_path(key);
       const bool is_null = value != nullptr && value->kind == Value::Kind::kNull;
       if (is_null && !rule.if_null.empty()) return compute(rule.if_null, rule, out);
       if (value == nullptr || is_null) continue;
       if constexpr (std::is_same_v<T, int64_t>) out = integer(key, *value, out);
       if constexpr (std::is_same_v<T, double>) out = take<double>(as_double(*value), out);
+      if constexpr (std::is_same_v<T, double>) out = is_reciprocal(stated_key) && out != 0 ? 1 / out : out;
       if constexpr (std::is_same_v<T, bool>) out = take<bool>(as_bool(*value), out);
       if constexpr (std::is_same_v<T, std::string>) out = take<std::string>(as_text(*value), out);
       return;
@@ -234,6 +237,24 @@ class ConfigReading {
     if (g_.global_layer_every == 1) g_.sliding_window = g_.global_layer_every = 0;
   }
 
+  // `no_rope_layers` has a 0 for each layer without rotary positions (SmolLM3), which goes before a stated interval.
+  void read_unrotated_layers() {
+    const Value* layers = g_.unrotated_layer_every == 0 ? nullptr : stated("no_rope_layers");
+    if (layers == nullptr || layers->items.empty()) return;
+    const std::vector<Value>& items = layers->items;
+    const auto is_unrotated = [](const Value& v) { return v.text == "0" || v.text == "false"; };
+    const int64_t every = std::find_if(items.begin(), items.end(), is_unrotated) - items.begin() + 1;
+    for (int64_t i = 0; i < std::min<int64_t>(std::ssize(items), g_.num_layers); ++i) {
+      const Value& item = items[static_cast<size_t>(i)];
+      if (is_unrotated(item) == ((i + 1) % every == 0)) continue;
+      diagnostics_.push_back(
+          error(code::kUnsupportedArchitecture, item.location,
+                fmt::format("'no_rope_layers' has {} at layer {}, expected a 0 in each {} layers", item.text, i, every)));
+      return;
+    }
+    g_.unrotated_layer_every = every > std::ssize(items) ? 0 : every;
+  }
+
   void read_expert_layers() {
     const ExpertLayerKeys& keys = family_.expert_layers;
     if (g_.num_experts <= 0) return;
@@ -264,7 +285,9 @@ class ConfigReading {
 
   void refuse_if_set(const std::string& key) {
     const Value* value = stated(key);
-    if (value == nullptr || !take<bool>(as_bool(*value), false)) return;
+    if (value == nullptr) return;
+    const Result<double> number = as_double(*value);
+    if (number.ok() ? *number == 0 : !take<bool>(as_bool(*value), false)) return;
     diagnostics_.push_back(
         error(code::kUnsupportedArchitecture, value->location,
               fmt::format("'{}' of model_type '{}' is set to '{}', which is not supported", key, family_.name, value->text)));

@@ -30,7 +30,10 @@ void put(const FamilyRule& rule, const Json& value, Json& config) {
   const bool is_nothing = value.is_number() && value == 0;
   if (is_nothing && rule.value == "0") return;
   for (const std::string& key : rule.keys)
-    if (key.find('.') == std::string::npos) config[key] = is_nothing && rule.if_null == "0" ? Json() : value;
+    if (is_reciprocal(key))
+      config[std::string(without_reciprocal(key))] = 1 / value.get<double>();
+    else if (key.find('.') == std::string::npos)
+      config[key] = is_nothing && rule.if_null == "0" ? Json() : value;
 }
 
 Json json_of(const GeometryField& field, const Geometry& g) {

@@ -129,6 +129,7 @@ Diagnostics validate(const Geometry& g, const Location& at) {
   check.at_least_zero("sliding_window", g.sliding_window, 1'000'000'000'000);
   check.at_least_zero("scan_channels", g.scan_channels, 10'000'000);
   check.at_least_zero("global_layer_every", g.global_layer_every, 100'000);
+  check.at_least_zero("unrotated_layer_every", g.unrotated_layer_every, 100'000);
   if (check.diagnostics.empty()) {
     // Counts are 64-bit integers: a size far beyond any model is a typing error, found here before it overflows.
     const double widest =

@@ -210,6 +210,7 @@ const std::vector<KernelRule>& kernel_rules() {
       {"position_add", kEmbedding, 2, 1, {}, declare_same, nullptr, position_adjoint},
       {"rms_norm", kNorm, 2, 2, {}, declare_row_norm, nullptr, row_norm_adjoint},
       {"layer_norm", kNorm, 3, 3, {}, declare_row_norm, nullptr, row_norm_adjoint},
+      {"layer_norm_no_bias", kNorm, 2, 3, {}, declare_row_norm, nullptr, row_norm_adjoint},
       {"qk_norm", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint},
       {"qk_norm_wide", kNorm, 3, 2, {}, declare_qk_norm, nullptr, qk_norm_adjoint},
       {"linear", kGemm, 2, 1, {}, declare_product, product_flops, product_adjoint},

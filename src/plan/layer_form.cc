@@ -13,7 +13,7 @@
 namespace distsetup {
 
 LayerForm layer_form(const Geometry& geometry, int64_t layer) {
-  return {has_window(geometry, layer), is_expert_layer(geometry, layer)};
+  return {has_window(geometry, layer), is_expert_layer(geometry, layer), is_rotated(geometry, layer)};
 }
 
 std::vector<LayerForm> layer_forms(const Geometry& geometry) {
@@ -23,12 +23,14 @@ std::vector<LayerForm> layer_forms(const Geometry& geometry) {
 }
 
 bool is_subject(std::string_view subject) {
-  return subject == kLocal || subject == kExperts || subject == kTied || find_geometry_field(subject) != nullptr;
+  return subject == kLocal || subject == kExperts || subject == kRotated || subject == kTied ||
+         find_geometry_field(subject) != nullptr;
 }
 
 std::string subject_text(std::string_view subject, const Geometry& geometry, LayerForm layer) {
   if (subject == kLocal) return layer.local ? "true" : "false";
   if (subject == kExperts) return layer.experts ? "true" : "false";
+  if (subject == kRotated) return layer.rotated ? "true" : "false";
   if (subject == kTied) return geometry.tied_embeddings ? "true" : "false";
   return field_text(*find_geometry_field(subject), geometry);
 }

@@ -14,15 +14,16 @@ namespace distsetup {
 struct LayerForm {
   bool local = false;    // it has a window
   bool experts = false;  // it has experts, not one MLP
+  bool rotated = true;   // queries and keys are turned by their positions
   auto operator<=>(const LayerForm&) const = default;
 };
 LayerForm layer_form(const Geometry& geometry, int64_t layer);
 std::vector<LayerForm> layer_forms(const Geometry& geometry);  // that occur, each once
 
-// Beside fields of Geometry, conditions ask whether the layer has a window or experts, and whether the head is the embedding;
-// attributes may be the layer's window, 0 where it has none, or what scores are multiplied by (model/rope.h).
-inline constexpr std::string_view kLocal = "local", kExperts = "experts", kTied = "tied", kLayerWindow = "layer_window",
-                                  kScoreScale = "score_scale";
+// Beside fields of Geometry, conditions ask whether the layer has a window, experts or rotary positions, and whether the head is the
+// embedding; attributes may be the layer's window, 0 where it has none, or what scores are multiplied by (model/rope.h).
+inline constexpr std::string_view kLocal = "local", kExperts = "experts", kRotated = "rotated", kTied = "tied",
+                                  kLayerWindow = "layer_window", kScoreScale = "score_scale";
 bool is_subject(std::string_view subject);  // of a condition
 std::string subject_text(std::string_view subject, const Geometry& geometry, LayerForm layer);
 bool all_hold(const std::vector<std::string>& conditions, const Geometry& geometry, LayerForm layer);

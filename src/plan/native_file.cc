@@ -17,6 +17,7 @@
 #include "plan/frozen.h"
 #include "plan/kernel_table.h"
 #include "plan/latent_rules.h"
+#include "plan/native_parameters.h"
 #include "plan/packed_rows.h"
 #include "plan/preference_loss.h"
 #include "plan/program_builder.h"
@@ -25,13 +26,13 @@
 namespace distsetup {
 namespace {
 
-// In the name of a weight that each expert has one of.
-constexpr std::string_view kExpertNumber = "{expert}";
-
 constexpr std::array<std::pair<std::string_view, ParameterDecl::Init>, 4> kInits = {{{"normal", ParameterDecl::Init::kNormal},
                                                                                      {"ones", ParameterDecl::Init::kOnes},
                                                                                      {"zeros", ParameterDecl::Init::kZeros},
                                                                                      {"scaled", ParameterDecl::Init::kScaledNormal}}};
+
+constexpr std::array<std::pair<std::string_view, RowOrder>, 3> kOrders = {
+    {{"plain", RowOrder::kPlain}, {"grouped", RowOrder::kGrouped}, {"pairs", RowOrder::kPairs}}};
 
 class FileReading {
  public:
@@ -69,7 +70,8 @@ class FileReading {
     const auto add = [&](const Value& one) {
       const std::string_view subject = condition_subject(one.text);
       if (!is_subject(subject))
-        say(one.location, fmt::format("found '{}', expected a field of a model, {}, {} or {}", subject, kLocal, kExperts, kTied));
+        say(one.location,
+            fmt::format("found '{}', expected a field of a model, {}, {}, {} or {}", subject, kLocal, kExperts, kRotated, kTied));
       conditions.push_back(one.text);
     };
     if (value != nullptr && value->kind == Value::Kind::kScalar) add(*value);
@@ -142,8 +144,11 @@ class FileReading {
       say(value.location, fmt::format("init is '{}', expected normal, ones, zeros or scaled", init));
     else
       w.decl.init = known->second;
-    if (order != "plain" && order != "grouped") say(value.location, fmt::format("order is '{}', expected plain or grouped", order));
-    w.decl.order = order == "grouped" ? RowOrder::kGrouped : RowOrder::kPlain;
+    const auto ordered = std::find_if(kOrders.begin(), kOrders.end(), [&](const auto& o) { return o.first == order; });
+    if (ordered == kOrders.end())
+      say(value.location, fmt::format("order is '{}', expected plain, grouped or pairs", order));
+    else
+      w.decl.order = ordered->second;
     unit.weights.push_back(std::move(w));
   }
 
@@ -202,66 +207,6 @@ const NativeFile::Unit& unit_of(const NativeFile& file, UnitKind kind) {
   return kind == UnitKind::kEmbedding ? file.embedding : kind == UnitKind::kHead ? file.head : file.block;
 }
 
-// Rows of the parameters of a slot, added; of a stack those of one expert, and then of all.
-std::map<std::string, SlotShape> slots_of(const std::vector<ParameterDecl>& parameters) {
-  std::map<std::string, SlotShape> slots;
-  for (const ParameterDecl& p : parameters) {
-    if (p.expert > 0) continue;
-    SlotShape& slot = slots[p.slot];
-    const bool is_first = slot.shape.empty();
-    if (is_first) slot = {p.shape, p.split};
-    if (!is_first) slot.shape[0] += "+" + p.shape[0];
-    if (p.expert == 0) slot.rows_each = slot.shape[0];
-  }
-  for (auto& [name, slot] : slots)
-    if (!slot.rows_each.empty()) slot.shape[0] = product_of({"E", slot.rows_each});
-  return slots;
-}
-
-// Weights in a row that each expert has, of one slot: those of the first expert, of the second, ...
-void add_stack(const std::vector<const ParameterDecl*>& each, int64_t num_experts, std::vector<ParameterDecl>& out) {
-  for (int64_t e = 0; e < num_experts; ++e)
-    for (const ParameterDecl* of : each) {
-      ParameterDecl p = *of;
-      p.expert = e;
-      p.name.replace(p.name.find(kExpertNumber), kExpertNumber.size(), std::to_string(e));
-      out.push_back(std::move(p));
-    }
-}
-
-std::vector<ParameterDecl> parameters_of(const NativeFile::Unit& unit, const Geometry& geometry, LayerForm layer) {
-  std::vector<ParameterDecl> out;
-  std::vector<const ParameterDecl*> stack;
-  for (const NativeFile::Weight& w : unit.weights) {
-    if (!all_hold(w.when, geometry, layer)) continue;
-    const bool goes_on = !stack.empty() && w.decl.expert == 0 && w.decl.slot == stack.front()->slot;
-    if (!goes_on) {
-      add_stack(stack, geometry.num_experts, out);
-      stack.clear();
-    }
-    if (w.decl.expert < 0)
-      out.push_back(w.decl);
-    else
-      stack.push_back(&w.decl);
-  }
-  add_stack(stack, geometry.num_experts, out);
-  return out;
-}
-
-// "": parts of fused weights add up, and where tensor parallelism splits them, it can.
-std::string parts_problem(const std::vector<ParameterDecl>& parameters, const Geometry& geometry, int tp) {
-  const Symbols symbols = native_symbols(geometry, 1, 1);
-  for (const ParameterDecl& p : parameters) {
-    if (const std::string problem = tp > 1 ? split_problem(p) : ""; !problem.empty()) return problem;
-    if (p.parts.empty()) continue;
-    int64_t sum = 0;
-    for (const std::string& part : p.parts) sum += evaluate(part, symbols);
-    const int64_t size = evaluate(p.shape[0], symbols);
-    if (sum != size) return fmt::format("the parts of weight '{}' have {} rows together, its shape has {}", p.name, sum, size);
-  }
-  return "";
-}
-
 // Where not all of a model is trained: marks what is, adds adapters to `parameters`, and tells which slots have gradients.
 class TunedSlots {
  public:
@@ -300,6 +245,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   program.name = name(kind);
   if (kind == UnitKind::kBlock && layer.local && geometry.global_layer_every > 0) program.name += ".local";
   if (kind == UnitKind::kBlock && !layer.experts && geometry.num_experts > 0) program.name += ".dense";
+  if (kind == UnitKind::kBlock && !layer.rotated && geometry.unrotated_layer_every > 0) program.name += ".unrotated";
   program.prefix = unit.prefix;
   std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, layer);
   if (std::string problem = parts_problem(parameters, geometry, tp); !problem.empty()) return problem;

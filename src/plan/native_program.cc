@@ -178,7 +178,7 @@ std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const T
     for (const ParameterDecl& p : block.parameters)
       if (tuning.is_quantized && p.order != RowOrder::kPlain)
         return fmt::format(
-            "qlora: the rows of '{}' are published by groups of heads, and bitsandbytes' blocks of {} weights go across them", p.name,
+            "qlora: the rows of '{}' are published in another order, and bitsandbytes' blocks of {} weights go across them", p.name,
             kNf4Block);
   return unmatched(tuning, model.programs, model.prefixes);
 }

@@ -47,9 +47,11 @@ struct TensorDecl {
   bool is_passing = false;  // never kept for backward, which makes it again
 };
 
-// How a published file orders the rows of a fused q, k and v matrix. kGrouped: for each kv head its q heads, then its k, then its v
-// (Falcon; GPT-NeoX, where every q head has its own k and v). The program's order is always all q, all k, all v.
-enum class RowOrder { kPlain, kGrouped };
+// How a published file orders the rows of matrices that make queries, keys and values. kGrouped, of a fused one: for each kv head its
+// q heads, then its k, then its v (Falcon; GPT-NeoX, where every q head has its own k and v); the program's order is always all q, all
+// k, all v. kPairs: the two elements of a head that are rotated together are next to each other (Cohere, GLM); the program has the
+// first ones of all pairs, then the second ones, then what is not rotated.
+enum class RowOrder { kPlain, kGrouped, kPairs };
 
 // A parameter as published. Consecutive parameters with the same slot lie next to each other and are one matrix to the program
 // (q, k and v are one GEMM).

@@ -2,10 +2,17 @@
 
 #include <utility>
 
+#include "model/rope.h"
+
 namespace distsetup {
 
 int64_t published_row(const Parameter& p, const Geometry& g, int64_t row) {
   if (p.order == RowOrder::kPlain) return row;
+  if (p.order == RowOrder::kPairs) {
+    const int64_t element = row % g.head_size, half = rotated_elements(g) / 2;
+    if (element >= 2 * half) return row;
+    return row - element + (element < half ? 2 * element : 2 * (element - half) + 1);
+  }
   // [q of group 0 .., k of group 0, v of group 0, q of group 1 ..], d rows each
   const int64_t d = g.head_size, group_size = g.num_heads / g.num_kv_heads, head = row / d;
   const bool is_q = head < g.num_heads;

@@ -68,7 +68,7 @@ Result<Geometry> flags_geometry(const Row& row) {
   g.tied_embeddings = !says("untie-embeddings-and-output-weights");
   g.qkv_bias = g.output_bias = g.mlp_bias = !says("disable-bias-linear");
   g.gated_mlp = says("swiglu");
-  g.activation = says("squared-relu") ? "relu_squared" : "gelu_tanh";
+  g.activation = says("squared-relu") ? "relu2" : "gelu_tanh";
   g.norm = Norm::kLayer;
   if (says("multi-latent-attention")) {
     g.attention = Attention::kLatent;

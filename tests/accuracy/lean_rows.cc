@@ -110,7 +110,7 @@ Result<Geometry> own_gpt_geometry(const Row& row) {
   g.num_layers = row.integer("layers", 0);
   g.tied_embeddings = !row.says("framework", "nanochat");
   g.gated_mlp = false;
-  g.activation = "relu_squared";
+  g.activation = "relu2";
   g.qk_norm = !row.says("notes", "12 heads, GELU");
   if (row.says("framework", "nanochat")) {  // three of four layers see half of the 2048 positions
     g.sliding_window = row.integer("seq_len", 2048) / 2;

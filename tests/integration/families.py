@@ -62,6 +62,22 @@ FAMILIES = {
     "gpt_bigcode": ("gpt_bigcode", {"n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 64, "n_inner": 80}),
     "gpt_neox": ("gpt_neox", {"rotary_pct": 0.5}),
     "gpt_neox_serial": ("gpt_neox", {"rotary_pct": 0.25, "hidden_size": 96, "use_parallel_residual": False}),
+    "starcoder2": ("starcoder2", {"sliding_window": 5}),
+    "nemotron": ("nemotron", {"attention_bias": True, "mlp_bias": True}),
+    "stablelm": ("stablelm", {"use_qkv_bias": True, "partial_rotary_factor": 0.5}),
+    "seed_oss": ("seed_oss", {"attention_bias": True, "attention_out_bias": True}),
+    "olmo3": ("olmo3", {"num_hidden_layers": 4, "sliding_window": 5, "pad_token_id": None, "rope_scaling": YARN}),
+    "olmoe": ("olmoe", {"num_experts": 8, "num_experts_per_tok": 3, "pad_token_id": None}),
+    "smollm3": ("smollm3", {"num_hidden_layers": 4, "no_rope_layer_interval": 2, "pad_token_id": None, "tie_word_embeddings": True}),
+    "arcee": ("arcee", {"mlp_bias": True}),
+    "ernie4_5": ("ernie4_5", {"use_bias": True, "pad_token_id": None}),
+    "glm": ("glm", {"partial_rotary_factor": 0.5, "pad_token_id": None}),
+    "glm4": ("glm4", {"partial_rotary_factor": 0.5, "pad_token_id": None}),
+    "cohere": ("cohere", {"logit_scale": 0.25, "attention_bias": True, "pad_token_id": None, "tie_word_embeddings": True}),
+    "cohere2": ("cohere2", {"num_hidden_layers": 4, "sliding_window": 5, "logit_scale": 2.0, "pad_token_id": None,
+                            "tie_word_embeddings": True}),
+    "exaone4": ("exaone4", {"num_hidden_layers": 4, "sliding_window": 5, "sliding_window_pattern": 2}),
+    "exaone4_global": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 3}),
     "falcon_7b": ("falcon", {"multi_query": True, "alibi": False, "parallel_attn": True, "bias": False, "ffn_hidden_size": 80}),
     "falcon_40b": ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2, "alibi": False, "bias": False, "ffn_hidden_size": 80}),
     "falcon_rw": ("falcon", {"multi_query": False, "alibi": False, "parallel_attn": False, "bias": True, "ffn_hidden_size": 80}),
@@ -74,7 +90,8 @@ def settings(family, changes):
     if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
-    if family in ("phi3", "granite", "olmo2", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3"):
+    if family in ("phi3", "granite", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "stablelm",
+                  "smollm3", "cohere", "cohere2", "exaone4"):
         common.pop("head_dim")
     if family in ("gpt2", "gpt_bigcode"):
         common = {"vocab_size": common["vocab_size"]}

@@ -58,6 +58,15 @@ inline std::vector<FamilyCase> families() {
   g.parallel_block = true, g.norms_per_layer = 1, g.num_kv_heads = 1, g.qkv_bias = g.output_bias = g.mlp_bias = false,
   g.tied_embeddings = true;
   add("falcon", g);
+  g = of("cohere");
+  g.norm = Norm::kLayerNoBias, g.parallel_block = true, g.norms_per_layer = 1, g.tied_embeddings = true, g.logits_scaling = 4;
+  add("cohere", g);
+  g = of("glm4");
+  g.norms_per_layer = 4, g.qkv_bias = true, g.rotary_fraction = 0.5;
+  add("glm4", g);
+  g = of("smollm3");
+  g.unrotated_layer_every = 2, g.tied_embeddings = true;
+  add("smollm3", g);
   return out;
 }
 

@@ -283,21 +283,27 @@ TEMPLATE_TEST_CASE("cuda: layer_norm and its backward", "[cuda_kernels]", float,
   const bool with_residual = GENERATE(true, false);
   const auto x = random_values<TestType>(T * H, 1), w = random_values<TestType>(H, 2), b = random_values<TestType>(H, 3),
              dh = random_values<TestType>(T * H, 4), residual = random_values<TestType>(T * H, 5), g0 = random_values<TestType>(H, 6);
+  const bool has_bias = GENERATE(true, false);
+  const float offset = has_bias ? 0.0f : 1.0f;
   std::vector<TestType> h(x.size()), dx(x.size()), gw = g0, gb = g0;
   std::vector<float> mean(T), r(T), ws(2 * H);
   const Store store = with_residual ? Store::kAdd : Store::kSet;
-  cpu::layer_norm(x.data(), w.data(), b.data(), h.data(), mean.data(), r.data(), T, H, 1e-5f);
-  cpu::layer_norm_backward_weight(dh.data(), x.data(), mean.data(), r.data(), gw.data(), gb.data(), ws.data(), T, H, 0, H, store);
+  const auto if_bias = [&](auto* p) { return has_bias ? p : nullptr; };
+  cpu::layer_norm(x.data(), w.data(), if_bias(b.data()), h.data(), mean.data(), r.data(), T, H, {1e-5f, offset});
+  cpu::layer_norm_backward_weight(dh.data(), x.data(), mean.data(), r.data(), gw.data(), if_bias(gb.data()), ws.data(), T, H, 0, H,
+                                  store);
   cpu::layer_norm_backward_input<TestType>(dh.data(), x.data(), mean.data(), r.data(), w.data(),
-                                           with_residual ? residual.data() : nullptr, dx.data(), T, H);
+                                           with_residual ? residual.data() : nullptr, dx.data(), T, H, offset);
   same_in_both_orders([&] {
     std::vector<TestType> h2(x.size()), gw2 = g0, gb2 = g0, dx2 = with_residual ? residual : dh;
     std::vector<float> mean2(T), r2(T);
-    cuda::layer_norm(kElement<TestType>, x.data(), w.data(), b.data(), h2.data(), mean2.data(), r2.data(), T, H, 1e-5f, nullptr);
+    cuda::layer_norm(kElement<TestType>, x.data(), w.data(), if_bias(b.data()), h2.data(), mean2.data(), r2.data(), T, H, 1e-5f,
+                     offset, nullptr);
     CHECK(difference(h2, h) < kClose<TestType>);
     CHECK(difference(r2, r) < 3e-6);
     cuda::layer_norm_backward(kElement<TestType>, with_residual ? dh.data() : dx2.data(), x.data(), mean2.data(), r2.data(), w.data(),
-                              with_residual ? dx2.data() : nullptr, dx2.data(), gw2.data(), gb2.data(), T, H, with_residual, nullptr);
+                              with_residual ? dx2.data() : nullptr, dx2.data(), gw2.data(), if_bias(gb2.data()), T, H, offset,
+                              with_residual, nullptr);
     CHECK(difference(dx2, dx) < 2 * kClose<TestType>);
     CHECK(difference(gw2, gw) < kClose<TestType>);
     CHECK(difference(gb2, gb) < kClose<TestType>);

@@ -416,6 +416,8 @@ TEST_CASE("kernels give the same on one thread and on several", "[kernels]") {
                                    {"bias_add", {{T, H}, {H}}, {{T, H}}},
                                    {"layer_norm", {{T, H}, {H}, {H}}, {{T, H}, {T}, {T}}},
                                    {"layer_norm_backward", {{T, H}, {T, H}, {T}, {T}, {H}, {T, H}}, {{T, H}, {H}, {H}, {2 * H}}},
+                                   {"layer_norm_no_bias", {{T, H}, {H}}, {{T, H}, {T}, {T}}},
+                                   {"layer_norm_no_bias_backward_first", {{T, H}, {T, H}, {T}, {T}, {H}}, {{T, H}, {H}, {H}}},
                                    {"qk_norm_wide", {{T, qkv}, {x.a * x.d}, {x.kv * x.d}}, {{T, qk}, {T, 2}}},
                                    {"gelu", {{T, F}}, {{T, F}}},
                                    {"gelu_tanh_backward", {{T, F}, {T, F}}, {{T, F}}},

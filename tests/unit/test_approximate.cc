@@ -35,9 +35,9 @@ void write_header(const std::string& path, int64_t rows, int64_t columns) {
 }  // namespace
 
 TEST_CASE("approximate: sizes under the names that families use for them") {
-  // GLM-4-9B: 9,399,951,360 parameters.
+  // GLM-4-9B, of a family that nobody knows: 9,399,951,360 parameters.
   const Result<Geometry> glm = read(
-      R"({"model_type": "glm", "hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 2,
+      R"({"model_type": "glm_unknown", "hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 2,
           "head_dim": 128, "intermediate_size": 13696, "vocab_size": 151552, "rms_norm_eps": 1e-5, "max_position_embeddings": 131072,
           "tie_word_embeddings": false})");
   REQUIRE(glm.ok());

@@ -293,6 +293,46 @@ TEST_CASE("geometry: a family of known operations is a file in the user's preset
   CHECK_FALSE(read(R"({"model_type": "_common"})").ok());
 }
 
+TEST_CASE("geometry: newer families have as many parameters as Transformers' classes of those sizes") {
+  const auto total = [](const std::string& text) {
+    const Result<Geometry> g = from_json(text);
+    INFO(format_diagnostics(g.diagnostics));
+    REQUIRE(g.ok());
+    CHECK(g.diagnostics.empty());
+    return count_parameters(*g).total;
+  };
+  CHECK(total(R"({"model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30,)"
+              R"( "num_attention_heads": 24, "num_key_value_heads": 2, "vocab_size": 49152, "sliding_window": 4096})") == 3'030'371'328);
+  CHECK(total(R"({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,)"
+              R"( "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128256})") == 3'075'098'624);
+  CHECK(total(R"({"model_type": "glm4", "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "head_dim": 128,)"
+              R"( "num_attention_heads": 32, "num_key_value_heads": 2, "vocab_size": 151552})") == 9'400'279'040);
+  CHECK(total(R"({"model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40,)"
+              R"( "num_attention_heads": 64, "vocab_size": 256000})") == 34'980'831'232);
+  CHECK(total(R"({"model_type": "stablelm", "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 32,)"
+              R"( "num_attention_heads": 32, "vocab_size": 50304})") == 2'795'443'200);
+  CHECK(total(R"({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 2048, "num_hidden_layers": 16, "clip_qkv": null,)"
+              R"( "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "vocab_size": 50304})") == 13'361'612'800);
+  check_error(from_json(R"({"model_type": "olmoe", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,)"
+                        R"( "num_attention_heads": 4, "vocab_size": 512, "clip_qkv": 8.0})"),
+              code::kUnsupportedArchitecture, "'clip_qkv' of model_type 'olmoe' is set to '8.0', which is not supported");
+}
+
+TEST_CASE("geometry: layers without positions, one over a scale") {
+  const std::string smollm = R"({"model_type": "smollm3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,)"
+                             R"( "num_attention_heads": 4, "vocab_size": 512, "no_rope_layers": )";
+  CHECK(from_json(smollm + "[1, 1, 1, 0]}")->unrotated_layer_every == 4);
+  CHECK(from_json(smollm + "[1, 0, 1, 0]}")->unrotated_layer_every == 2);
+  CHECK(from_json(smollm + "[1, 1, 1, 1]}")->unrotated_layer_every == 0);
+  CHECK(from_json(smollm + "null}")->unrotated_layer_every == 4);
+  check_error(from_json(smollm + "[1, 0, 1, 1]}"), code::kUnsupportedArchitecture,
+              "'no_rope_layers' has 1 at layer 3, expected a 0 in each 2 layers");
+  const std::string cohere = R"({"model_type": "cohere", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,)"
+                             R"( "num_attention_heads": 4, "vocab_size": 512)";
+  CHECK(from_json(cohere + "}")->logits_scaling == 16);
+  CHECK(from_json(cohere + R"(, "logit_scale": 0.25})")->logits_scaling == 4);
+}
+
 TEST_CASE("geometry: every family of ours is read, and its own words mean something") {
   for (const std::string& id : preset_ids(presets(), "families")) {
     if (id.starts_with("_")) continue;

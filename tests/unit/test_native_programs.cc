@@ -108,9 +108,10 @@ TEST_CASE("native programs: each built-in model that one runs has as many parame
         if (policy == Recompute::kKeepAttention) CHECK(v.kept.size() == 3);  // x, and what attention leaves
       }
   }
-  CHECK(families == std::set<std::string>{"deepseek_v2", "deepseek_v3", "falcon",   "gemma",     "gemma2",  "gemma3_text", "glm4_moe",
-                                          "gpt2",        "gpt_bigcode", "gpt_neox", "llama",     "mistral", "mixtral",     "olmo2",
-                                          "phi",         "phi3",        "qwen2",    "qwen2_moe", "qwen3",   "qwen3_moe"});
+  CHECK(families == std::set<std::string>{"arcee",       "deepseek_v2", "deepseek_v3", "falcon",      "gemma",     "gemma2",
+                                          "gemma3_text", "glm4_moe",    "gpt2",        "gpt_bigcode", "gpt_neox",  "llama",
+                                          "mistral",     "mixtral",     "nemotron",    "olmo2",       "olmo3",     "phi",
+                                          "phi3",        "qwen2",       "qwen2_moe",   "qwen3",       "qwen3_moe", "seed_oss"});
 }
 
 TEST_CASE("native programs: layers with and without a window are two programs") {
@@ -177,6 +178,11 @@ TEST_CASE("published tensors: rows in groups and transposed ones are told apart 
   CHECK(published_element(p, g, 2 * 3 * 5) == 4 * 3 * 5);          // q 2 is the first of the second group
   CHECK(published_element(p, g, 4 * 3 * 5) == 2 * 3 * 5);          // k 0 follows q 0 and q 1
   CHECK(published_element(p, g, 7 * 3 * 5 + 1) == 7 * 3 * 5 + 1);  // v 1 is last
+  p.order = RowOrder::kPairs;
+  g.head_size = 6, g.rotary_fraction = 0.7;  // 4 of 6 elements
+  std::vector<int64_t> rows;
+  for (int64_t row = 6; row < 12; ++row) rows.push_back(published_row(p, g, row));
+  CHECK(rows == std::vector<int64_t>{6, 8, 7, 9, 10, 11});
   p.order = RowOrder::kPlain;
   p.transposed = true;
   CHECK(published_element(p, g, 5) == 1);

@@ -167,8 +167,7 @@ DISTSETUP_KERNEL void qk_norm_wide_backward(const E* dqk, const E* qkv, const fl
 
 // dx = [residual +] r · (g - mean(g) - x̂ · mean(g · x̂)) with g = dh · w and x̂ = (x - mean) · r.
 template <class E>
-DISTSETUP_KERNEL void layer_norm(const E* x, const E* w, const E* b, E* h, float* mean, float* r, int64_t T, int64_t H,
-                                 float epsilon) {
+DISTSETUP_KERNEL void layer_norm(const E* x, const E* w, const E* b, E* h, float* mean, float* r, int64_t T, int64_t H, RmsNorm norm) {
   for (int64_t t = 0; t < T; ++t, x += H, h += H) {
     double sum = 0, squares = 0;
     for (int64_t j = 0; j < H; ++j) sum += to_float(x[j]);
@@ -178,41 +177,45 @@ DISTSETUP_KERNEL void layer_norm(const E* x, const E* w, const E* b, E* h, float
       squares += d * d;
     }
     mean[t] = m;
-    r[t] = 1.0f / std::sqrt(float(squares / double(H)) + epsilon);
-    for (int64_t j = 0; j < H; ++j) from_float((to_float(x[j]) - m) * r[t] * to_float(w[j]) + to_float(b[j]), h + j);
+    r[t] = 1.0f / std::sqrt(float(squares / double(H)) + norm.epsilon);
+    for (int64_t j = 0; j < H; ++j) {
+      const float y = (to_float(x[j]) - m) * r[t] * (norm.weight_offset + to_float(w[j]));
+      from_float(b ? y + to_float(b[j]) : y, h + j);
+    }
   }
 }
 
 template <class E>
 DISTSETUP_KERNEL void layer_norm_backward_weight(const E* dh, const E* x, const float* mean, const float* r, E* gw, E* gb, float* ws,
                                                  int64_t T, int64_t H, int64_t begin, int64_t end, Store store) {
-  float *sw = ws, *sb = ws + H;
-  for (int64_t j = begin; j < end; ++j) sw[j] = sb[j] = 0;
+  float *sw = ws, *sb = gb ? ws + H : nullptr;
+  for (int64_t j = begin; j < end; ++j) sw[j] = 0;
+  for (int64_t j = begin; sb && j < end; ++j) sb[j] = 0;
   for (int64_t t = 0; t < T; ++t, dh += H, x += H) {
     for (int64_t j = begin; j < end; ++j) {
       const float d = to_float(dh[j]);
       sw[j] += d * (to_float(x[j]) - mean[t]) * r[t];
-      sb[j] += d;
+      if (sb) sb[j] += d;
     }
   }
   store_row(sw + begin, gw + begin, end - begin, store);
-  store_row(sb + begin, gb + begin, end - begin, store);
+  if (sb) store_row(sb + begin, gb + begin, end - begin, store);
 }
 
 template <class E>
 DISTSETUP_KERNEL void layer_norm_backward_input(const E* dh, const E* x, const float* mean, const float* r, const E* w,
-                                                const E* residual, E* dx, int64_t T, int64_t H) {
+                                                const E* residual, E* dx, int64_t T, int64_t H, float offset) {
   for (int64_t t = 0; t < T; ++t, dh += H, x += H, dx += H) {
     double sum = 0, dot = 0;
     for (int64_t j = 0; j < H; ++j) {
-      const float g = to_float(dh[j]) * to_float(w[j]);
+      const float g = to_float(dh[j]) * (offset + to_float(w[j]));
       sum += g;
       dot += g * (to_float(x[j]) - mean[t]) * r[t];
     }
     const float a = float(sum / double(H)), k = float(dot / double(H));
     for (int64_t j = 0; j < H; ++j) {
       const float before = residual ? to_float(residual[t * H + j]) : 0.0f;
-      const float g = to_float(dh[j]) * to_float(w[j]), y = (to_float(x[j]) - mean[t]) * r[t];
+      const float g = to_float(dh[j]) * (offset + to_float(w[j])), y = (to_float(x[j]) - mean[t]) * r[t];
       from_float(before + r[t] * (g - a - y * k), dx + j);
     }
   }
@@ -252,10 +255,11 @@ DISTSETUP_KERNEL void bias_backward(const E* dy, E* gb, float* ws, int64_t T, in
   template void qk_norm_wide(const E*, const E*, const E*, E*, float*, int64_t, Heads, RmsNorm);                                      \
   template void qk_norm_wide_backward(const E*, const E*, const float*, const E*, const E*, E*, E*, E*, float*, int64_t, Heads,       \
                                       float, Store);                                                                                  \
-  template void layer_norm(const E*, const E*, const E*, E*, float*, float*, int64_t, int64_t, float);                                \
+  template void layer_norm(const E*, const E*, const E*, E*, float*, float*, int64_t, int64_t, RmsNorm);                              \
   template void layer_norm_backward_weight(const E*, const E*, const float*, const float*, E*, E*, float*, int64_t, int64_t, int64_t, \
                                            int64_t, Store);                                                                           \
-  template void layer_norm_backward_input(const E*, const E*, const float*, const float*, const E*, const E*, E*, int64_t, int64_t);  \
+  template void layer_norm_backward_input(const E*, const E*, const float*, const float*, const E*, const E*, E*, int64_t, int64_t,   \
+                                          float);                                                                                     \
   template void bias_add(E*, const E*, int64_t, int64_t);                                                                             \
   template void bias_backward(const E*, E*, float*, int64_t, int64_t, Store);
 DISTSETUP_INSTANTIATE(float)

@@ -8,7 +8,7 @@
 
 namespace distsetup::cpu {
 
-struct RmsNorm {
+struct RmsNorm {  // and of layer norm
   float epsilon = 0;
   float weight_offset = 0;  // added to the weight (Gemma: 1)
 };
@@ -42,16 +42,16 @@ template <class E>
 void qk_norm_wide_backward(const E* dqk, const E* qkv, const float* r_T2, const E* wq, const E* wk, E* dqkv, E* gwq, E* gwk, float* ws,
                            int64_t T, Heads heads, float weight_offset, Store store);
 
-// h = (x - mean) · r · w + b with r = 1 / sqrt(variance + epsilon). Source: Ba et al., arXiv 1607.06450. Backward in two halves, as
-// above; ws [2 · H]: scratch.
+// h = (x - mean) · r · (offset + w) + b with r = 1 / sqrt(variance + epsilon). Source: Ba et al., arXiv 1607.06450. Backward in two
+// halves, as above; ws [2 · H]: scratch. Without a bias b and gb are null, and ws has H elements.
 template <class E>
-void layer_norm(const E* x_TH, const E* w_H, const E* b_H, E* h_TH, float* mean_T, float* r_T, int64_t T, int64_t H, float epsilon);
+void layer_norm(const E* x_TH, const E* w_H, const E* b_H, E* h_TH, float* mean_T, float* r_T, int64_t T, int64_t H, RmsNorm norm);
 template <class E>
 void layer_norm_backward_weight(const E* dh_TH, const E* x_TH, const float* mean_T, const float* r_T, E* gw_H, E* gb_H, float* ws,
                                 int64_t T, int64_t H, int64_t begin, int64_t end, Store store);
 template <class E>
 void layer_norm_backward_input(const E* dh_TH, const E* x_TH, const float* mean_T, const float* r_T, const E* w_H,
-                               const E* residual_TH, E* dx_TH, int64_t T, int64_t H);
+                               const E* residual_TH, E* dx_TH, int64_t T, int64_t H, float weight_offset);
 
 template <class E>
 void bias_add(E* x_TH, const E* b_H, int64_t T, int64_t H);

@@ -56,11 +56,12 @@ void split_latent_heads(Element element, const void* dqkv, void* dq, void* dkv, 
 // Heads of `from` elements -> heads of `to`: the first ones of each, zeros where there are no more.
 void resize_heads(Element element, const void* x, void* y, int64_t T, int64_t num, int64_t from, int64_t to, StreamHandle stream);
 // kernels_families.cu
+// Without a bias b and gb are null.
 void layer_norm(Element element, const void* x_TH, const void* w_H, const void* b_H, void* h_TH, float* mean_T, float* r_T, int64_t T,
-                int64_t H, float epsilon, StreamHandle stream);
+                int64_t H, float epsilon, float weight_offset, StreamHandle stream);
 void layer_norm_backward(Element element, const void* dh_TH, const void* x_TH, const float* mean_T, const float* r_T, const void* w_H,
-                         const void* residual_TH, void* dx_TH, void* gw_H, void* gb_H, int64_t T, int64_t H, bool accumulate,
-                         StreamHandle stream);
+                         const void* residual_TH, void* dx_TH, void* gw_H, void* gb_H, int64_t T, int64_t H, float weight_offset,
+                         bool accumulate, StreamHandle stream);
 void qk_norm_wide(Element element, const void* qkv, const void* wq, const void* wk, void* qk, float* r_T2, int64_t T, Heads heads,
                   float epsilon, StreamHandle stream);
 void qk_norm_wide_backward(Element element, const void* dqk, const void* qkv, const float* r_T2, const void* wq, const void* wk,

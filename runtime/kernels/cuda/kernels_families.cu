@@ -7,7 +7,8 @@ namespace {
 // --- norms, one block per row
 
 template <class E>
-__global__ void layer_norm_kernel(const E* x, const E* w, const E* b, E* h, float* mean, float* r, int64_t H, float epsilon) {
+__global__ void layer_norm_kernel(const E* x, const E* w, const E* b, E* h, float* mean, float* r, int64_t H, float epsilon,
+                                  float offset) {
   const int64_t t = blockIdx.x;
   const E* row = x + t * H;
   float sum = 0, squares = 0;
@@ -15,25 +16,28 @@ __global__ void layer_norm_kernel(const E* x, const E* w, const E* b, E* h, floa
   const float m = block_sum(sum) / float(H);
   for (int64_t j = threadIdx.x; j < H; j += blockDim.x) squares += (load(row + j) - m) * (load(row + j) - m);
   const float scale = rsqrtf(block_sum(squares) / float(H) + epsilon);
-  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) store(h + t * H + j, (load(row + j) - m) * scale * load(w + j) + load(b + j));
+  for (int64_t j = threadIdx.x; j < H; j += blockDim.x) {
+    const float y = (load(row + j) - m) * scale * (offset + load(w + j));
+    store(h + t * H + j, b != nullptr ? y + load(b + j) : y);
+  }
   if (threadIdx.x != 0) return;
   mean[t] = m;
   r[t] = scale;
 }
 template <class E>
 __global__ void layer_norm_backward_kernel(const E* dh, const E* x, const float* mean, const float* r, const E* w, const E* residual,
-                                           E* dx, int64_t H) {
+                                           E* dx, int64_t H, float offset) {
   const int64_t at = int64_t(blockIdx.x) * H;
   const float m = mean[blockIdx.x], scale = r[blockIdx.x];
   float sum = 0, dot = 0;
   for (int64_t j = threadIdx.x; j < H; j += blockDim.x) {
-    const float g = load(dh + at + j) * load(w + j);
+    const float g = load(dh + at + j) * (offset + load(w + j));
     sum += g;
     dot += g * (load(x + at + j) - m) * scale;
   }
   const float a = block_sum(sum) / float(H), k = block_sum(dot) / float(H);
   for (int64_t j = threadIdx.x; j < H; j += blockDim.x) {
-    float v = scale * (load(dh + at + j) * load(w + j) - a - (load(x + at + j) - m) * scale * k);
+    float v = scale * (load(dh + at + j) * (offset + load(w + j)) - a - (load(x + at + j) - m) * scale * k);
     if (residual != nullptr) v += load(residual + at + j);
     store(dx + at + j, v);
   }
@@ -135,26 +139,26 @@ __global__ void gated_backward_kernel(Activation f, const E* dm, const E* gu, E*
 #define DISTSETUP_OUT(p) static_cast<E*>(p)
 
 void layer_norm(Element element, const void* x, const void* w, const void* b, void* h, float* mean, float* r, int64_t T, int64_t H,
-                float epsilon, StreamHandle stream) {
+                float epsilon, float weight_offset, StreamHandle stream) {
   with_type(element, [&](auto* e) {
     using E = DISTSETUP_ELEMENT(e);
     launch(layer_norm_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(x), DISTSETUP_IN(w), DISTSETUP_IN(b), DISTSETUP_OUT(h),
-           mean, r, H, epsilon);
+           mean, r, H, epsilon, weight_offset);
   });
   check_launch("layer_norm");
 }
 
 void layer_norm_backward(Element element, const void* dh, const void* x, const float* mean, const float* r, const void* w,
-                         const void* residual, void* dx, void* gw, void* gb, int64_t T, int64_t H, bool accumulate,
-                         StreamHandle stream) {
+                         const void* residual, void* dx, void* gw, void* gb, int64_t T, int64_t H, float weight_offset,
+                         bool accumulate, StreamHandle stream) {
   with_pack(element, H, {dh, x}, [&](auto* e, auto width) {
     using E = DISTSETUP_ELEMENT(e);
     // Weights first: dx may take the place of dh.
     const NormWeightTerm<E> term = {DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, H};
     column_sums<width()>(term, T, H, DISTSETUP_OUT(gw), accumulate, stream);
-    column_sums<width()>(RowTerm<E>{DISTSETUP_IN(dh), H}, T, H, DISTSETUP_OUT(gb), accumulate, stream);
+    if (gb != nullptr) column_sums<width()>(RowTerm<E>{DISTSETUP_IN(dh), H}, T, H, DISTSETUP_OUT(gb), accumulate, stream);
     launch(layer_norm_backward_kernel<E>, unsigned(T), kBlock, stream, DISTSETUP_IN(dh), DISTSETUP_IN(x), mean, r, DISTSETUP_IN(w),
-           DISTSETUP_IN(residual), DISTSETUP_OUT(dx), H);
+           DISTSETUP_IN(residual), DISTSETUP_OUT(dx), H, weight_offset);
   });
   check_launch("layer_norm_backward");
 }

@@ -113,16 +113,16 @@ void bias_gradient(const Call& c) {
   bias_backward(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.accumulate, compute());
 }
 
-// x, p:w, p:b -> h, mean, r
+// x, p:w[, p:b] -> h, mean, r
 void row_norm(const Call& c) {
-  layer_norm(element(c), in(c, 0), in(c, 1), in(c, 2), out(c, 0), out_as<float>(c, 1), out_as<float>(c, 2), c.reads[0].dim(0),
-             c.reads[0].dim(1), epsilon(c), compute());
+  layer_norm(element(c), in(c, 0), in(c, 1), c.reads.size() > 2 ? in(c, 2) : nullptr, out(c, 0), out_as<float>(c, 1),
+             out_as<float>(c, 2), c.reads[0].dim(0), c.reads[0].dim(1), epsilon(c), float(c.attributes->weight_offset), compute());
 }
-// dh, x, mean, r, p:w[, residual] -> dx, g:w, g:b, ws
+// dh, x, mean, r, p:w[, residual] -> dx, g:w[, g:b], ws
 void row_norm_backward(const Call& c) {
   layer_norm_backward(element(c), in(c, 0), in(c, 1), in_as<float>(c, 2), in_as<float>(c, 3), in(c, 4),
-                      c.reads.size() > 5 ? in(c, 5) : nullptr, out(c, 0), out(c, 1), out(c, 2), c.reads[0].dim(0), c.reads[0].dim(1),
-                      c.accumulate, compute());
+                      c.reads.size() > 5 ? in(c, 5) : nullptr, out(c, 0), out(c, 1), c.writes.size() > 3 ? out(c, 2) : nullptr,
+                      c.reads[0].dim(0), c.reads[0].dim(1), float(c.attributes->weight_offset), c.accumulate, compute());
 }
 // qkv, p:qn, p:kn -> qk, rqk
 void wide_norm(const Call& c) {
@@ -232,6 +232,9 @@ const std::map<std::string, OpFunction>& own_kernels() {
                                                           {"layer_norm", row_norm},
                                                           {"layer_norm_backward", row_norm_backward},
                                                           {"layer_norm_backward_first", row_norm_backward},
+                                                          {"layer_norm_no_bias", row_norm},
+                                                          {"layer_norm_no_bias_backward", row_norm_backward},
+                                                          {"layer_norm_no_bias_backward_first", row_norm_backward},
                                                           {"qk_norm_wide", wide_norm},
                                                           {"qk_norm_wide_backward", wide_norm_backward},
                                                           {"add", sum},
