@@ -90,6 +90,8 @@ void read_expert_layers(const Value& from, ExpertLayerKeys& keys, Diagnostics& d
   MapReader reader(from, "expert_layers", diagnostics);
   std::string at = "first";
   reader.get("first_dense", keys.first_dense);
+  reader.get("first_dense_default", keys.first_dense_default);
+  reader.get("kinds", keys.kinds);
   reader.get("every", keys.every);
   reader.get("dense", keys.dense);
   reader.get("at", at);

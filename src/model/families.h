@@ -21,9 +21,11 @@ struct FamilyRule {
 };
 
 // Which layers have experts, by keys of config.json (empty = there is no such key): the layers from `first_dense` on, each
-// `every`-th of them (the first or the last of so many), without those that `dense` lists.
+// `every`-th of them (the first or the last of so many), without those that `dense` lists. `kinds` lists "dense" or "sparse" for each
+// layer, and goes before the others.
 struct ExpertLayerKeys {
-  std::string first_dense, every, dense;
+  std::string first_dense, every, dense, kinds;
+  int64_t first_dense_default = 0;  // where the key is not there
   bool at_last = false;
 };
 

@@ -258,7 +258,11 @@ class ConfigReading {
   void read_expert_layers() {
     const ExpertLayerKeys& keys = family_.expert_layers;
     if (g_.num_experts <= 0) return;
-    const int64_t first = integer(keys.first_dense, 0);
+    if (const Value* kinds = keys.kinds.empty() ? nullptr : stated(keys.kinds); kinds != nullptr && !kinds->items.empty()) {
+      for (const Value& kind : kinds->items) g_.expert_layer.push_back(kind.text == "sparse");
+      return;
+    }
+    const int64_t first = integer(keys.first_dense, keys.first_dense_default);
     const int64_t every = std::max<int64_t>(integer(keys.every, 1), 1);
     const Value* dense = keys.dense.empty() ? nullptr : stated(keys.dense);
     const bool all_have_experts = first == 0 && every == 1 && (dense == nullptr || dense->items.empty());

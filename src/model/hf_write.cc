@@ -69,6 +69,8 @@ void put_expert_layers(const ExpertLayerKeys& keys, const Geometry& g, Json& con
   if (!keys.every.empty()) config[keys.every] = 1;
   const auto first = std::find(g.expert_layer.begin(), g.expert_layer.end(), true) - g.expert_layer.begin();
   if (!keys.first_dense.empty()) config[keys.first_dense] = first;
+  if (!keys.kinds.empty())
+    for (const bool experts : g.expert_layer) config[keys.kinds].push_back(experts ? "sparse" : "dense");
   if (keys.dense.empty()) return;
   Json dense = Json::array();
   for (size_t i = 0; i < g.expert_layer.size(); ++i)

@@ -17,10 +17,11 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
 MIXTRAL = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None}
 QWEN_MOE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
-GLM_MOE = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
-           "partial_rotary_factor": 0.5, "pad_token_id": None}
-DEEPSEEK = {"num_key_value_heads": 6, "kv_lora_rank": 20, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 12,
-            "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
+SIGMOID_MOE = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
+               "pad_token_id": None}
+GLM_MOE = {**SIGMOID_MOE, "partial_rotary_factor": 0.5}
+LATENT = {"num_key_value_heads": 6, "kv_lora_rank": 20, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 12}
+DEEPSEEK = {**LATENT, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
             "first_k_dense_replace": 1, "n_shared_experts": 2}
 DEEPSEEK_YARN = {**YARN, "mscale": 0.707, "mscale_all_dim": 0.9}
 
@@ -76,6 +77,11 @@ FAMILIES = {
     "cohere": ("cohere", {"logit_scale": 0.25, "attention_bias": True, "pad_token_id": None, "tie_word_embeddings": True}),
     "cohere2": ("cohere2", {"num_hidden_layers": 4, "sliding_window": 5, "logit_scale": 2.0, "pad_token_id": None,
                             "tie_word_embeddings": True}),
+    "helium": ("helium", {"attention_bias": True, "mlp_bias": True, "pad_token_id": None}),
+    "glm4_moe_lite": ("glm4_moe_lite", {**DEEPSEEK, "q_lora_rank": 28, "mlp_layer_types": ["sparse", "dense", "sparse"], "pad_token_id": None}),
+    "youtu": ("youtu", {**LATENT, "q_lora_rank": 28, "tie_word_embeddings": True, "pad_token_id": None}),
+    "dots1": ("dots1", {**SIGMOID_MOE, "n_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": None, "norm_topk_prob": True}),
+    "solar_open": ("solar_open", SIGMOID_MOE),
     "exaone4": ("exaone4", {"num_hidden_layers": 4, "sliding_window": 5, "sliding_window_pattern": 2}),
     "exaone4_global": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 3}),
     "falcon_7b": ("falcon", {"multi_query": True, "alibi": False, "parallel_attn": True, "bias": False, "ffn_hidden_size": 80}),
@@ -90,7 +96,7 @@ def settings(family, changes):
     if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
-    if family in ("phi3", "granite", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "stablelm",
+    if family in ("phi3", "granite", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
                   "smollm3", "cohere", "cohere2", "exaone4"):
         common.pop("head_dim")
     if family in ("gpt2", "gpt_bigcode"):
