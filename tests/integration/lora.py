@@ -48,6 +48,7 @@ MODELS = {
     "qwen2": {},
     "llama tied": {"tie_word_embeddings": True},
     "gpt2": {},
+    "ernie4_5": {"head_dim": 8, "use_bias": True, "pad_token_id": None},  # rows of q and k are published in another order
     "deepseek_v3": {"kv_lora_rank": 20, "q_lora_rank": 28, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 12, "num_key_value_heads": 4,
                     "first_k_dense_replace": 3},  # without experts: Transformers holds their matrices in one tensor, which PEFT has no adapters for
 }
