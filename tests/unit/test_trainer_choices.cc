@@ -271,8 +271,8 @@ TEST_CASE("choices: how often to save follows the rate of failures that is given
 }
 
 TEST_CASE("4-bit weights that are not split are prepared for training: what runs between the blocks is fp32") {
-  const auto prepared = [](const char* trainer, const char* kind, Sharding sharding) {
-    const Result<Problem> problem = resolved({{"model", "8B"}, {"trainer", trainer}, {"finetune", kind}});
+  const auto prepared = [](const char* trainer, const char* kind, Sharding sharding, const char* target = "trl") {
+    const Result<Problem> problem = resolved({{"model", "8B"}, {"trainer", trainer}, {"finetune", kind}, {"launch-target", target}});
     INFO(format_diagnostics(problem.diagnostics));
     REQUIRE(problem.ok());
     Choice choice;
@@ -284,6 +284,8 @@ TEST_CASE("4-bit weights that are not split are prepared for training: what runs
   CHECK_FALSE(prepared("deepspeed", "qlora", Sharding::kZero3));
   CHECK_FALSE(prepared("fsdp1", "qlora", Sharding::kZero3));
   CHECK_FALSE(prepared("ddp", "lora", Sharding::kDdp));
+  CHECK_FALSE(prepared("ddp", "qlora", Sharding::kDdp, "axolotl"));       // casts it all back
+  CHECK_FALSE(prepared("ddp", "qlora", Sharding::kDdp, "llamafactory"));  // prepares nothing
 }
 
 TEST_CASE("a script of one's own holds its logits while their loss is differentiated") {

@@ -148,7 +148,7 @@ struct Setup {
   LossHead loss = LossHead::kEager;
   int loss_chunks = 8;
   bool flash_attention = true;
-  int flash_package = 0;  // 3 or 4: FlashAttention of that generation is installed and asked for; 0: what the stack takes by itself
+  int flash_package = 0;  // 2 to 4: FlashAttention of that generation is installed and asked for; 0: what the stack takes by itself
   ActivationRecompute recompute = ActivationRecompute::kNone;
   int recompute_every_k = 0;
   int recompute_layers = 0;                    // kFull: only the first n layers of each (virtual) stage; 0 = all

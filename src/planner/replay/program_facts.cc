@@ -6,9 +6,13 @@
 
 namespace distsetup::replay {
 
+namespace {
+uint64_t bit_of(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }
+}  // namespace
+
 std::string lacks_for(const BlockProgram& program, const Geometry& model) {
   const auto lacks = [&](Condition condition, bool wanted) {
-    const uint64_t bit = uint64_t{1} << static_cast<int>(condition);
+    const uint64_t bit = bit_of(condition);
     return wanted && std::none_of(program.block.weights.begin(), program.block.weights.end(),
                                   [bit](const ProgramWeight& weight) { return (weight.when.all & bit) != 0; });
   };
@@ -18,7 +22,10 @@ std::string lacks_for(const BlockProgram& program, const Geometry& model) {
   if (lacks(Condition::kSharedExperts, model.shared_feed_forward > 0)) return "shared experts";
   if (lacks(Condition::kSharedExpertGate, model.shared_expert_gate)) return "a gate of its shared experts";
   if (lacks(Condition::kRouterScoreBias, model.router_score_bias)) return "a bias of its router's scores";
-  if (model.mlp_bias) return "biases in its experts";
+  const uint64_t biased_experts = bit_of(Condition::kExperts) | bit_of(Condition::kMlpBias);
+  if (model.mlp_bias && std::none_of(program.block.ops.begin(), program.block.ops.end(),
+                                     [&](const ProgramOp& op) { return (op.when.all & biased_experts) == biased_experts; }))
+    return "biases in its experts";
   if (!model.gated_mlp) return "experts without a gate";
   return "";
 }

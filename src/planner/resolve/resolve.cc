@@ -22,6 +22,7 @@
 #include "plan/native_program.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/refuse_not_native.h"
+#include "planner/resolve/resolve_attention.h"
 #include "planner/resolve/resolve_checkpoints.h"
 #include "planner/resolve/resolve_guard.h"
 #include "planner/resolve/resolve_hardware.h"
@@ -255,6 +256,7 @@ void settle_trainer(Resolving& r) {
   resolve_axes(r);
   resolve_storage(r);
   resolve_program(r);
+  if (!has_error(r.said)) resolve_attention_kernel(r);
   resolve_finetune(r);
   resolve_optimizer(r);
   resolve_offload(r);

@@ -5,6 +5,19 @@
 #include "planner/frameworks/validate.h"
 
 namespace distsetup {
+namespace {
+
+// TRL prepares a 4-bit model that is not split for training: norms are fp32, and with them what runs between the blocks; under bf16
+// the embedding and the head go back to 16 bits (trl/trainer/utils.py, prepare_peft_model and peft_module_casting_to_bf16). A split
+// one is left as it is. Axolotl casts all of it back (loaders/model.py, convert_embedding_modules_dtype), LLaMA-Factory prepares
+// nothing (model/model_utils/checkpointing.py, upcast_layernorm: false).
+bool is_prepared(const Problem& p, const Setup& s, Sharding sharding) {
+  const std::string& target = p.base.launch.target;
+  return s.finetune == Finetune::kQlora && p.trainer.has("kbit_preparation") && sharding != Sharding::kZero3 && target != "axolotl" &&
+         target != "llamafactory";
+}
+
+}  // namespace
 
 Setup base_setup(const Problem& p, int nodes) {
   Setup s = p.setup;
@@ -34,11 +47,7 @@ void apply(const Problem& p, const Choice& c, Setup& s) {
   s.gradient_accumulation = c.gradient_accumulation;
   s.recompute = p.trainer.recomputes.at(c.recompute);
   s.recompute_every_k = c.recompute == Recompute::kEveryK ? p.recompute_every_k : 0;
-  // TRL prepares a 4-bit model that is not split for training: norms are fp32, and with them what runs between the blocks; under bf16
-  // the embedding and the head go back to 16 bits (trl/trainer/utils.py, prepare_peft_model and peft_module_casting_to_bf16). A split
-  // one is left as it is.
-  const bool is_prepared = s.finetune == Finetune::kQlora && p.trainer.has("kbit_preparation") && c.sharding != Sharding::kZero3;
-  s.software.residual_in_fp32 = p.setup.software.residual_in_fp32 || is_prepared;
+  s.software.residual_in_fp32 = p.setup.software.residual_in_fp32 || is_prepared(p, s, c.sharding);
 }
 
 Setup setup_of(const Problem& p, int nodes, const Choice& c) {

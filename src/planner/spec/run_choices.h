@@ -1,4 +1,5 @@
-// What some settings of a run may be: who runs it, where its states lie, what becomes of a step whose loss is not finite or a spike.
+// What some settings of a run may be: who runs it and with which attention, where its states lie, what becomes of a step whose loss is
+// not finite or a spike.
 #pragma once
 #include <vector>
 
@@ -6,9 +7,10 @@
 
 namespace distsetup {
 
-const std::vector<SettingChoice>& trainers();        // trainer.name
-const std::vector<SettingChoice>& offload_places();  // parallel.offload
-const std::vector<SettingChoice>& nan_answers();     // train.on_nan
-const std::vector<SettingChoice>& spike_answers();   // train.on_spike
+const std::vector<SettingChoice>& trainers();           // trainer.name
+const std::vector<SettingChoice>& attention_kernels();  // trainer.attention
+const std::vector<SettingChoice>& offload_places();     // parallel.offload
+const std::vector<SettingChoice>& nan_answers();        // train.on_nan
+const std::vector<SettingChoice>& spike_answers();      // train.on_spike
 
 }  // namespace distsetup

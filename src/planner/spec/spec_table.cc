@@ -105,6 +105,8 @@ std::vector<SpecKey> make_keys() {
       choice("trainer.loss_head", {{"loss-head", ""}}, loss_heads(), "the trainer's", "how logits become a loss"),
       typed(Type::kBool, text_key("trainer.compile", {{"compile", "true"}, {"torch-compile", "true"}}, "false",
                                   "blocks compiled by torch.compile")),
+      choice("trainer.attention", {{"attention", ""}, {"attn-implementation", ""}, {"attn-impl", ""}}, attention_kernels(), "sdpa",
+             "which kernel computes attention (not the bundled trainer)"),
 
       choice("train.method", {{"method", ""}},
              {{"pretrain", {"pretraining", "from_scratch"}, "next token on all tokens", ""},

@@ -154,7 +154,9 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) 
 
 void resolve_attention(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
   c.attention_kernel = attention_kernel(s);
-  const std::string group = fmt::format("attention.{}", name(c.attention_kernel));
+  // The compiler writes kernels of the same form with Blackwell's instructions, the package has none.
+  const bool without_instructions = s.flash_package == 2 && gpu_generation(s.gpu) == GpuGeneration::kBlackwell;
+  const std::string group = fmt::format("attention.{}", without_instructions ? "flash2_package" : name(c.attention_kernel));
   const double peak = matrix_peak(s) * look.clock_share();
   c.attention.forward_flops_per_s = peak * look.of_gpu(group, "forward", s.gpu.attention_forward_efficiency);
   c.attention.backward_flops_per_s = peak * look.of_gpu(group, "backward", s.gpu.attention_backward_efficiency);
@@ -273,7 +275,8 @@ AttentionKernel attention_kernel(const Setup& s) {
   // Called by its name, not through SDPA (runtime/kernels/cuda/ops.cc).
   const bool from_hopper_on = generation == GpuGeneration::kHopper || generation == GpuGeneration::kBlackwell;
   if (s.program == kNativeProgram) return from_hopper_on ? AttentionKernel::kCudnn : AttentionKernel::kFlash2;
-  if (s.flash_package == 3 && generation == GpuGeneration::kHopper) return AttentionKernel::kFlash3;
+  if (s.flash_package == 2) return AttentionKernel::kFlash2;
+  if (s.flash_package >= 3 && generation == GpuGeneration::kHopper) return AttentionKernel::kFlash3;
   if (s.flash_package == 4 && generation == GpuGeneration::kBlackwell) return AttentionKernel::kFlash4;
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
   const bool transformer_engine = s.traits().transformer_engine || s.program.starts_with("megatron_te");

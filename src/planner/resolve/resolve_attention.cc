@@ -1,0 +1,68 @@
+#include "planner/resolve/resolve_attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/diagnostic_codes.h"
+#include "planner/replay/built_in_programs.h"
+#include "planner/replay/program_file.h"
+#include "planner/time/constants.h"
+
+namespace distsetup {
+namespace {
+
+// Kernels of FlashAttention 3 are for Hopper, those of 4 for Hopper and Blackwell (Dao-AILab/flash-attention, README.md).
+bool has_kernels(int package, GpuGeneration generation) {
+  switch (generation) {
+    case GpuGeneration::kVolta:
+    case GpuGeneration::kTuring:
+    case GpuGeneration::kOther: return false;
+    case GpuGeneration::kHopper: return true;
+    case GpuGeneration::kBlackwell: return package != 3;
+    default: return package == 2;
+  }
+}
+
+// Whether a program says what attention keeps when its scores are whole.
+bool lists_scores(const Setup& s) {
+  const replay::BlockProgram* blocks = s.own_program ? s.own_program.get() : replay::find_program(s.program);
+  if (blocks == nullptr) return true;  // layers of a stage, which do
+  constexpr uint64_t flash = uint64_t{1} << static_cast<int>(replay::Condition::kFlash);
+  return std::any_of(blocks->block.ops.begin(), blocks->block.ops.end(),
+                     [](const replay::ProgramOp& op) { return (op.when.none & flash) != 0; });
+}
+
+// GPT-OSS's attention has sinks, which PyTorch's has not: Transformers makes its scores whole unless a kernel with sinks is asked for
+// (modeling_gpt_oss.py, _supports_sdpa). Its biased experts tell the model.
+bool has_sinks(const Geometry& model) { return model.num_experts > 0 && model.mlp_bias; }
+
+}  // namespace
+
+void resolve_attention_kernel(Resolving& r) {
+  auto asked = r.spec.text("trainer.attention");
+  Setup& s = r.problem.setup;
+  const replay::BlockProgram* blocks = replay::find_program(s.program);
+  if (!asked.has_value() && blocks != nullptr && has_sinks(r.problem.base.model) && lists_scores(s)) {
+    asked = "eager";
+    r.assume("attention with sinks, scores in memory (--attention flash3: a kernel that has them)");
+  }
+  if (!asked.has_value() || *asked == "sdpa") return;
+  if (*asked == "eager") {
+    if (!lists_scores(s)) {
+      r.fail(code::kUnsupportedFeature, "trainer.attention",
+             fmt::format("program '{}' does not say what attention keeps when its scores are whole", s.program),
+             "--attention sdpa, or --program hf_eager");
+      return;
+    }
+    s.flash_attention = false;
+    return;
+  }
+  s.flash_package = asked->back() - '0';
+  const auto gpu = r.problem.gpus.find(r.plan().hardware.gpu);
+  if (gpu == r.problem.gpus.end() || has_kernels(s.flash_package, gpu_generation(gpu->second))) return;
+  r.fail(code::kUnsupportedFeature, "trainer.attention",
+         fmt::format("FlashAttention {} has no kernels for {}", s.flash_package, gpu->second.label), "--attention sdpa");
+}
+
+}  // namespace distsetup
