@@ -43,6 +43,7 @@ const std::vector<Setting>& settings() {
       {"finetune", {"lora", "qlora"}},
       {"trainable", {".*mlp.*", ".*norm.*"}},
       {"loss-head", {"eager", "chunked"}},
+      {"attention", {"eager", "flash2", "flash3"}},
       {"offload-optimizer", {"host", "nvme"}},
       {"offload-parameters", {"host"}},
       {"precision", {"fp32", "fp16", "fp8"}},

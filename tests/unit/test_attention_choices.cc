@@ -43,6 +43,16 @@ int64_t allocated(const Setup& s) { return simulate_memory(s).allocated_bytes; }
 
 }  // namespace
 
+TEST_CASE("trainer: the names of tools that start one say which to write") {
+  Spec spec;
+  for (const auto& [tool, written] :
+       {std::pair{"unsloth", "--offload-activations host"}, {"Axolotl", "fsdp2"}, {"llama-factory", "ddp"}}) {
+    INFO(tool);
+    const std::string said = format_diagnostics(set_flag(spec, "trainer", std::string_view(tool), {"command line", 0, 0}));
+    CHECK(said.find(written) != std::string::npos);
+  }
+}
+
 TEST_CASE("attention: a package that is asked for is taken, in the words of other tools too") {
   CHECK(kernel_of("unknown", "h100_sxm") == AttentionKernel::kFlash2);
   CHECK(kernel_of("unknown", "h100_sxm", {{"attention", "flash3"}}) == AttentionKernel::kFlash3);

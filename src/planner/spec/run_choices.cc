@@ -17,6 +17,24 @@ const std::vector<SettingChoice>& trainers() {
   return table;
 }
 
+const std::vector<AmbiguousChoice>& tools() {
+  constexpr const char* kStarts =
+      "it starts what others have written: write ddp for one GPU, fsdp1, fsdp2 or deepspeed for several, as its configuration says; "
+      "emit --target writes its files";
+  static const std::vector<AmbiguousChoice> table = {
+      {"trl", kStarts},
+      {"axolotl", kStarts},
+      {"llamafactory", kStarts},
+      {"llama_factory", kStarts},
+      {"ms_swift", kStarts},
+      {"unsloth",
+       "it is the Hugging Face Trainer with kernels of its own: write ddp, with --program hf_fused --loss-head fused "
+       "--offload-activations host"},
+      {"torchtune", "it is FSDP2 on several GPUs: write fsdp2, and ddp for one"},
+  };
+  return table;
+}
+
 // Spelled as Transformers' attn_implementation and LLaMA-Factory's flash_attn do.
 const std::vector<SettingChoice>& attention_kernels() {
   static const std::vector<SettingChoice> table = {

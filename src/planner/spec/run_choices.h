@@ -8,6 +8,7 @@
 namespace distsetup {
 
 const std::vector<SettingChoice>& trainers();           // trainer.name
+const std::vector<AmbiguousChoice>& tools();            // that start a trainer and are none of those
 const std::vector<SettingChoice>& attention_kernels();  // trainer.attention
 const std::vector<SettingChoice>& offload_places();     // parallel.offload
 const std::vector<SettingChoice>& nan_answers();        // train.on_nan

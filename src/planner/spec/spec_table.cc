@@ -99,7 +99,7 @@ std::vector<SpecKey> make_keys() {
              "share of the memory that a plan leaves free: 5%"),
       number(Type::kDouble, "hardware.price", {{"price", ""}}, "the machine's, with its date", "USD", {0, 1e6},
              "price of one GPU for one hour"),
-      choice("trainer.name", {{"trainer", ""}}, trainers(), kNative, "who runs the plan: its memory and time are planned"),
+      choice("trainer.name", {{"trainer", ""}}, trainers(), kNative, "who runs the plan: its memory and time are planned", tools()),
       text_key("trainer.program", {{"program", ""}}, "the trainer's",
                "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
       choice("trainer.loss_head", {{"loss-head", ""}}, loss_heads(), "the trainer's", "how logits become a loss"),
