@@ -118,8 +118,9 @@ TEST_CASE("job: regression 48: secrets are refused wherever they would be writte
     options.program = {"train.py", text};
     CHECK(contains(job_refusal(options), "looks like a secret"));
   }
-  for (const char* text : {"TOKENIZERS_PARALLELISM=false", "HF_TOKEN=$HF_TOKEN", "export HF_TOKEN=\"$(cat ~/.token)\"",
-                           "HF_TOKEN=", "task-1", "--tokens=7", "SORT_KEY=name", "hf_model", "A=b"}) {
+  for (const char* text :
+       {"TOKENIZERS_PARALLELISM=false", "HF_TOKEN=$HF_TOKEN", "export HF_TOKEN=\"$(cat ~/.token)\"", "HF_TOKEN=", "task-1",
+        "--tokens=7", "use_im_patch_token=False", "MAX_TOKEN=512", "token_ratios=[0.5,1]", "SORT_KEY=name", "hf_model", "A=b"}) {
     INFO(text);
     CHECK(secret_in(text).empty());
   }

@@ -183,3 +183,91 @@ TEST_CASE("lint near misses: rules that were wrong more often than right are gon
       "main_process_port: 1\nrdzv_backend: static\nsame_network: false\n";
   CHECK(num_found("a.yaml", far, "ACC008") == 0);
 }
+
+namespace {
+
+// A job of one container, with what stands behind its name and image.
+std::string container(const std::string& kind, const std::string& counts, const std::string& more) {
+  return kind + "metadata: {name: j}\nspec: {" + counts +
+         "template: {spec: {hostIPC: true, restartPolicy: Never, containers: [{name: c, image: i, " + more + "}]}}}\n";
+}
+
+std::string pytorch_job(const std::string& command, int num_workers, int num_gpus) {
+  const std::string pod = "template: {spec: {hostIPC: true, containers: [{name: pytorch, image: i, command: [bash, -c, '" + command +
+                          "'], resources: {limits: {nvidia.com/gpu: " + std::to_string(num_gpus) + "}}}]}}";
+  return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n  pytorchReplicaSpecs:\n    Master: {replicas: "
+         "1, " +
+         pod + "}\n    Worker: {replicas: " + std::to_string(num_workers) + ", " + pod + "}\n";
+}
+
+const std::string kJob = "apiVersion: batch/v1\nkind: Job\n";
+const std::string kMeet = "--node_rank=$RANK --master_addr=$MASTER_ADDR t.py";
+
+}  // namespace
+
+TEST_CASE("lint near misses: a manifest's variables, GPUs and launch lines", "[lint]") {
+  const Pair pairs[] = {
+      {"K8S008", "k.yaml", container(kJob, "", "env: [{name: N, value: 8}]"), container(kJob, "", "env: [{name: N, value: \"8\"}]")},
+      {"K8S008", "k.yaml", container(kJob, "", "env: [{name: N, value: true}]"),
+       container(kJob, "", "env: [{name: N, value: v1.2}, {name: M, value: $(COUNT)}, {name: P, value: 10.0.0.1}]")},
+      {"K8S009", "k.yaml", container(kJob, "", "resources: {requests: {nvidia.com/gpu: 8}}"),
+       container(kJob, "", "resources: {requests: {nvidia.com/gpu: 8, cpu: 4}, limits: {nvidia.com/gpu: 8}}")},
+      {"TR008", "k.yaml", pytorch_job("torchrun --nproc_per_node=8 --nnodes=2 " + kMeet, 1, 4),
+       pytorch_job("torchrun --nproc_per_node=4 --nnodes=2 " + kMeet, 1, 4)},
+      {"TR008", "k.yaml", pytorch_job("torchrun --nproc_per_node=8 --nnodes=2 " + kMeet, 1, 4),
+       pytorch_job("torchrun --nproc_per_node=$GPUS --nnodes=2 " + kMeet, 1, 4)},
+      {"TR009", "k.yaml", pytorch_job("torchrun --nproc_per_node=4 --nnodes=4 " + kMeet, 1, 4),
+       pytorch_job("torchrun --nproc_per_node=4 --nnodes=4 " + kMeet, 3, 4)},
+      {"TR009", "k.yaml", pytorch_job("torchrun --nproc_per_node=4 --nnodes=4 " + kMeet, 1, 4),
+       pytorch_job("torchrun --nproc_per_node=4 --nnodes=$WORLD_SIZE " + kMeet, 1, 4)},
+      {"TR010", "k.yaml",
+       container(kJob, "parallelism: 2, completions: 2, ", "command: [torchrun, --nnodes=2, --nproc_per_node=8, t.py]"),
+       pytorch_job("torchrun --nnodes=2 --nproc_per_node=4 t.py", 1, 4)},
+      {"TR010", "k.yaml",
+       container(kJob, "parallelism: 2, completions: 2, ", "command: [torchrun, --nnodes=2, --nproc_per_node=8, t.py]"),
+       container(kJob, "parallelism: 2, completions: 2, ",
+                 "envFrom: [{configMapRef: {name: m}}], command: [torchrun, --nnodes=2, --nproc_per_node=8, t.py]")}};
+  for (const Pair& one : pairs) {
+    INFO(one.code << "\n" << one.mistake << "\n" << one.near_miss);
+    CHECK(num_found(one.path, one.mistake, one.code) >= 1);
+    CHECK(num_found(one.path, one.near_miss, one.code) == 0);
+  }
+}
+
+TEST_CASE("lint near misses: adapters, precisions, and what a job's own variables and comments say", "[lint]") {
+  const std::string ds = "train_micro_batch_size_per_gpu: 1\ngradient_clipping: 1.0\nzero_optimization: {stage: ";
+  const Pair pairs[] = {
+      {"AX005", "a.yaml", kAxolotl + "adapter: qlora\n", kAxolotl + "adapter: qlora\nload_in_4bit: true\n"},
+      {"AX005", "a.yaml", kAxolotl + "adapter: qlora\nload_in_4bit: false\n", kAxolotl + "adapter: lora\nload_in_8bit: true\n"},
+      {"AX005", "a.yaml", kAxolotl + "adapter:\nload_in_4bit: true\n", kAxolotl + "adapter: ${ADAPTER}\nload_in_4bit: true\n"},
+      {"AX006", "a.yaml", kAxolotl + "lora_r: 8\n", kAxolotl + "adapter:\nlora_r:\nlora_alpha:\n"},
+      {"AX007", "a.yaml", kAxolotl + "bf16: true\nfp16: true\n", kAxolotl + "bf16: auto\nfp16:\n"},
+      {"AX004", "a.yaml", kAxolotl + "eval_table: 4\n", kAxolotl + "eval_table:\n"},
+      {"DSJ042", "d.yaml", ds + "three}\n", ds + "${stage}}\n"},
+      {"SL033", "j.sbatch", "#!/bin/bash\n#SBATCH --gres=gpu:4\ntorchrun --standalone --nproc_per_node=$SLURM_GPUS t.py\n",
+       "#!/bin/bash\n#SBATCH --gpus=4\n#SBATCH --gres=gpu:4\ntorchrun --standalone --nproc_per_node=$SLURM_GPUS t.py\n"},
+      {"SL033", "j.sbatch", "#!/bin/bash\n#SBATCH --gres=gpu:4\ntorchrun --standalone --nproc_per_node=${SLURM_GPUS} t.py\n",
+       "#!/bin/bash\n#SBATCH --gres=gpu:4\ntorchrun --standalone --nproc_per_node=${SLURM_GPUS:-4} t.py\n"},
+      {"ACC016", "a.yaml", "distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\ngpu_ids: 0,1,2,4,5,6,7\n",
+       "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 8\ngpu_ids: 0,1,2,3\n"},
+      {"ACC016", "a.yaml", "distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 2\ngpu_ids: 0\n",
+       "distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\ngpu_ids: all\n"},
+      {"SL034", "j.sbatch", "#!/bin/bash\n#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=\"1,2,3,4\"\npython t.py\n",
+       "#!/bin/bash\n#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=$(seq -s, 4 7)\nCUDA_VISIBLE_DEVICES=2,3 python t.py\n"},
+      {"SL029", "j.sbatch", "#!/bin/bash\n#SBATCH --nodes==2\nhostname\n", "#!/bin/bash\n#SBATCH --export=A=2\nhostname\n"},
+      {"ENV005", "r.sh", "export HF_TOKEN=\"0123456789abcdef0123456789abcdef01234567\"\npython t.py\n",
+       "export image_token_ratio_list=\"[0.5,0.25,0.125]\"\nexport HF_TOKEN_PATH=/home/a/0123456789abcdef\npython t.py\n"}};
+  for (const Pair& one : pairs) {
+    INFO(one.code << "\n" << one.mistake << "\n" << one.near_miss);
+    CHECK(num_found(one.path, one.mistake, one.code) >= 1);
+    CHECK(num_found(one.path, one.near_miss, one.code) == 0);
+  }
+  // A blank takes a directive out on purpose where others are left in; a slip is a slip.
+  const auto severity = [](const std::string& text) {
+    for (const LintFinding& one : lint_files({{"j.sbatch", text}}, {}).findings)
+      if (one.diagnostic.code == "SL024") return one.diagnostic.severity;
+    return Severity::kError;
+  };
+  CHECK(severity("#!/bin/bash\n#SBATCH --nodes=2\n# SBATCH --mem=1G\nhostname\n") == Severity::kNote);
+  CHECK(severity("#!/bin/bash\n#SBATCH --nodes=2\n#SBTACH --mem=1G\nhostname\n") == Severity::kWarning);
+}

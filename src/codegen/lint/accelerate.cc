@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/names.h"
+#include "base/text.h"
 
 namespace distsetup::lint {
 namespace {
@@ -60,6 +61,21 @@ void acc_machines(const LintSetup& setup, const Document& d, Findings& report) {
     report.add("ACC003", d, value_span(d, *node(root, "machine_rank").value),
                fmt::format("machine_rank {} is also that of '{}'", text(root, "machine_rank"), other->path));
   }
+}
+
+// "0,1,3": the launcher sets CUDA_VISIBLE_DEVICES to it and starts num_processes divided by num_machines processes on the machine.
+void acc_devices(const LintSetup& setup, const Document& d, Findings& report) {
+  const TreeNode ids = node(d.root, "gpu_ids");
+  const auto processes = real(d.root, "num_processes");
+  if (!ids || ids.value->kind != Value::Kind::kScalar || !processes || is_true(d.root, "use_cpu")) return;
+  const std::vector<std::string> devices = split_words(ids.text(), ',');
+  const bool are_numbers = std::all_of(devices.begin(), devices.end(), [](const std::string& one) { return number(one).has_value(); });
+  const double on_machine = *processes / std::max(1.0, real(d.root, "num_machines").value_or(1));
+  if (devices.empty() || !are_numbers || on_machine <= static_cast<double>(devices.size())) return;
+  if (launch_gives(setup, "num_processes").value_or(false) || launch_gives(setup, "gpu_ids").value_or(false)) return;
+  report.add(
+      "ACC016", d, value_span(d, *ids.value),
+      fmt::format("gpu_ids names {} GPUs of a machine, and num_processes starts {:.0f} processes on it", devices.size(), on_machine));
 }
 
 void acc_mesh(const LintSetup& setup, const Document& d, Findings& report) {
@@ -190,6 +206,7 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
                 launch_gives(setup, flag).value_or(false) ? "no accelerate launch is given --" + flag : ""});
   }
   acc_machines(setup, d, report);
+  acc_devices(setup, d, report);
   acc_mesh(setup, d, report);
   acc_deepspeed(d, report);
 }

@@ -32,6 +32,7 @@ struct NameWalk {
     const std::string near = nearest_name(key, names);
     if (near.empty() && only_near) return;
     const bool is_slip = !misspelt_name(key, names).empty();
+    if (!is_slip && table.unknown == "silent" && at.value->kind == Value::Kind::kNull) return;  // "debug:" asks for nothing
     const bool may_be_newer = table.code == "BRG001" && !is_slip;
     std::string help = near.empty() ? where_else(entries, key) : fmt::format("did you mean '{}'", near);
     const bool is_misplaced = help.find("belongs") != std::string::npos || is_name_elsewhere(key);

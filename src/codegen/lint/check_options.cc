@@ -161,7 +161,7 @@ void sbatch_options(const Document& d, const ScriptPart& part, Findings& report)
 }
 
 // Lines that look like directives and are comments: "# SBATCH --nodes=2", "#SBTACH --nodes=2". Two marks (##SBATCH) are left alone: so
-// people take a directive out.
+// people take a directive out, and some do with a blank, beside directives that they leave in.
 void comments_like_directives(const Document& d, std::string_view mark, std::string_view code, std::string_view tool,
                               Findings& report) {
   for (size_t at = 0; at < d.text.size();) {
@@ -177,11 +177,12 @@ void comments_like_directives(const Document& d, std::string_view mark, std::str
     const std::string name(line.substr(word, stop - word));
     const std::vector<std::string> names = {std::string(mark)};
     const bool is_exact = word == 1 && name == mark;
+    const bool is_out = name == mark && d.text.find(fmt::format("\n#{} -", mark)) != std::string::npos;  // beside some that are in
     const bool is_upper = std::none_of(name.begin(), name.end(), [](char c) { return c >= 'a' && c <= 'z'; });
     if (is_exact || !is_upper || name.size() + 1 < mark.size() || nearest_name(name, names).empty()) continue;
     report.add(code, d, {span.begin, span.begin + stop},
                fmt::format("'{}' is silently ignored: {} takes it for a comment", line.substr(0, stop), tool),
-               {fmt::format("write #{}", mark), "silent", {}, {}});
+               {fmt::format("write #{}", mark), "silent", {}, is_out ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
 }
 

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.h"
+#include "codegen/lint/batch_launch.h"
+#include "codegen/shell/expand.h"
+
 namespace distsetup::lint {
 namespace {
 
@@ -123,6 +127,56 @@ void sl_empty_values(const JobScript& in) {
                 {"", "", {}, num_empty >= kMany ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
+// "--nodes==2": what stands behind the first sign is the value.
+void sl_two_signs(const JobScript& in) {
+  for (const Directive& one : in.part.script.directives) {
+    if (one.is_late || !one.value.starts_with('=')) continue;
+    in.report.add("SL029", in.d, one.span, fmt::format("'--{}' has the value '{}': sbatch refuses the job", one.name, one.value),
+                  {fmt::format("write --{}={}", one.name, one.value.substr(1)), "", {}, {}});
+  }
+}
+
+void sl_unset_gpus(const JobScript& in) {
+  const bool asks_otherwise =
+      in.directive("gres") != nullptr || in.directive("gpus-per-node") != nullptr || in.directive("gpus-per-task") != nullptr;
+  if (!asks_otherwise || in.directive("gpus") != nullptr) return;
+  for (const ShellCommand& command : in.part.script.commands) {
+    for (const ShellAssignment& one : command.assignments)
+      if (one.name == "SLURM_GPUS") return;
+  }
+  for (const ShellCommand& command : in.part.script.commands) {
+    if (command.words.empty()) continue;
+    const TextSpan all{command.words.front().span.begin, command.words.back().span.end};
+    for (const auto& [name, at] : expansions(in.d.text, all)) {
+      const bool has_default = in.d.text.compare(at, 13, "${SLURM_GPUS:") == 0 || in.d.text.compare(at, 13, "${SLURM_GPUS-") == 0;
+      if (name != "SLURM_GPUS" || has_default) continue;
+      return in.report.add("SL033", in.d, {at, at + name.size() + 1},
+                           "'$SLURM_GPUS' is empty: only --gpus sets it, and the job asks for its GPUs in another way");
+    }
+  }
+}
+
+// The GPUs of a job are numbered from 0 where SLURM hides the others, and are not the job's to choose where it does not.
+void sl_devices(const JobScript& in) {
+  const Directive* asked = in.directive("gpus-per-node") != nullptr ? in.directive("gpus-per-node") : in.directive("gres");
+  const auto gpus = asked == nullptr ? std::nullopt : option_count(asked->name, asked->value);
+  if (!gpus || in.directive("exclusive") != nullptr) return;
+  for (const EnvironmentSetting& one : in.d.environment) {
+    if (one.name != "CUDA_VISIBLE_DEVICES" || one.value.empty()) continue;
+    long long highest = -1;
+    for (const std::string& device : split_words(one.value, ',')) {
+      const auto n = number(device);
+      highest = n ? std::max<long long>(highest, *n) : -1;
+      if (!n) break;
+    }
+    if (highest < *gpus) continue;
+    in.report.add("SL034", in.d, one.name_span,
+                  fmt::format("CUDA_VISIBLE_DEVICES names device {}, the job has {} GPUs of a node: they are 0 to {}", highest, *gpus,
+                              *gpus - 1));
+    return;
+  }
+}
+
 // "48:00" is minutes and seconds. Nobody asks for 48 minutes in these words; "30:00" and "60:00" are asked for.
 void sl_time(const JobScript& in) {
   const Directive* time = in.directive("time");
@@ -152,6 +206,9 @@ void check_job_text(const JobScript& in) {
   sl_conda_init(in);
   sl_placeholders(in);
   sl_empty_values(in);
+  sl_two_signs(in);
+  sl_unset_gpus(in);
+  sl_devices(in);
   sl_time(in);
   sl_cores(in);
 }

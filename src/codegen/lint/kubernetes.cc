@@ -1,4 +1,5 @@
-// Kubernetes manifests that train (Job, JobSet, TrainJob, PyTorchJob, Volcano), and SkyPilot tasks.
+// Kubernetes manifests that train (Job, JobSet, TrainJob, PyTorchJob, Volcano), and SkyPilot tasks. What their launch lines say
+// against their pods is launchers.cc.
 #include "codegen/lint/kubernetes.h"
 
 #include <fmt/format.h>
@@ -57,6 +58,37 @@ void k8s_pods(const Document& d, const Value& root, Findings& report) {
                gpus == 1 ? "no memory-backed volume on /dev/shm: workers of a data loader get 64 MiB of shared memory"
                          : "no memory-backed volume on /dev/shm: NCCL gets 64 MiB of shared memory",
                {"", "", {}, gpus == 1 ? std::optional<Severity>(Severity::kNote) : std::nullopt});
+  });
+}
+
+// A variable of a container is a text; kubectl and every operator's schema refuse a number or a truth value.
+void k8s_variables(const Document& d, const Value& root, Findings& report) {
+  each_map(root, [&](const Value& map) {
+    const TreeNode env = node(map, "env");
+    if (!env || env.value->kind != Value::Kind::kList) return;
+    for (const Value& one : env.value->items) {
+      const TreeNode value = node(one, "value");
+      if (!value || !has(one, "name") || value.value->kind != Value::Kind::kScalar || value.value->quoted) continue;
+      const std::string word = value.text();
+      const bool is_number = !word.empty() && word.find_first_not_of("0123456789.-") == std::string::npos && real_of(*value.value);
+      const TextSpan at = value_span(d, *value.value);
+      if ((!is_number && word != "true" && word != "false") || d.cut(at) != word) continue;
+      report.add("K8S008", d, at,
+                 fmt::format("'{}' is {}, and a variable is a text: Kubernetes refuses the manifest", text(one, "name"), word),
+                 {fmt::format("write \"{}\"", word), "", {{at.begin, at.end, "\"" + word + "\""}}, {}});
+    }
+  });
+}
+
+void k8s_requests(const Document& d, const Value& root, Findings& report) {
+  each_map(root, [&](const Value& map) {
+    const TreeNode asked = node(map, "resources.requests"), limits = node(map, "resources.limits");
+    for (const char* name : {"nvidia.com/gpu", "amd.com/gpu"}) {
+      const Value* gpus = asked ? exact(*asked.value, name) : nullptr;
+      if (gpus == nullptr || real_of(*gpus).value_or(1) <= 0 || (limits && exact(*limits.value, name) != nullptr)) continue;
+      report.add("K8S009", d, value_span(d, *gpus),
+                 fmt::format("'{}' is requested and has no limit: Kubernetes refuses the pod", name));
+    }
   });
 }
 
@@ -172,6 +204,8 @@ void check_kubernetes(const LintSetup&, const Document& d, Findings& report) {
   if (!d.is(file_kind::kKubernetes)) return;
   for (const Value& root : d.roots) {
     const std::string kind = text(root, "kind");
+    k8s_variables(d, root, report);
+    k8s_requests(d, root, report);
     const bool trains =
         kind == "Job" || kind == "JobSet" || kind == "TrainJob" || kind == "PyTorchJob" || kind == "MPIJob" || kind == "Pod";
     if (!trains) continue;

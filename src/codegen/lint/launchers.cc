@@ -7,9 +7,32 @@
 
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/caller_values.h"
+#include "codegen/read/manifest.h"
 
 namespace distsetup::lint {
 namespace {
+
+// Kinds whose controller starts pods and sets nothing in them.
+bool sets_no_variables(const Document& d) {
+  if (d.text.find("envFrom") != std::string::npos || d.text.find("PET_") != std::string::npos) return false;
+  return std::all_of(d.roots.begin(), d.roots.end(), [](const Value& root) {
+    const std::string kind = text(root, "kind"), api = text(root, "apiVersion");
+    return kind == "JobSet" || kind == "Pod" || (kind == "Job" && api == "batch/v1") || !has(root, "spec");
+  });
+}
+
+// A number that a manifest says once.
+std::optional<long long> manifest_count(const Document& d, std::string_view key) {
+  std::optional<long long> out;
+  if (!d.is(file_kind::kKubernetes)) return out;
+  for (const FoundKey& one : keys_of_manifest(d)) {
+    if (one.key != key) continue;
+    const auto n = number(one.text);
+    if (!n || (out && *out != *n)) return std::nullopt;
+    out = n;
+  }
+  return out;
+}
 
 void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript& script, const LaunchStage& run, Findings& report) {
   const std::string in_pod =
@@ -65,7 +88,7 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
   }
   // Also where a step's own shell sets it: srun bash -c 'export PET_NODE_RANK=$SLURM_NODEID; exec "$@"' node torchrun …
   const auto sets = [&](const char* name) {
-    return setup.environment(name) != nullptr || d.is(file_kind::kKubernetes) ||
+    return setup.environment(name) != nullptr || (d.is(file_kind::kKubernetes) && !sets_no_variables(d)) ||
            d.text.find(fmt::format("{}=", name)) != std::string::npos;
   };
   const bool env_addr = sets("PET_MASTER_ADDR");
@@ -110,24 +133,31 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchLine& 
   const Directive* gpus = part.script.directive("gpus-per-node");
   if (gpus == nullptr) gpus = part.script.directive("gres");
   if (!is_of_step && gpus != nullptr) has_gpus = option_count(gpus->name, gpus->value);
+  const bool is_manifest = d.is(file_kind::kKubernetes);
+  if (is_manifest) has_gpus = manifest_count(d, "gpus_per_node");
   const auto per_node = number(run.value("nproc_per_node"));
   if (per_node && has_gpus && *has_gpus != *per_node) {
-    report.add(
-        "TR008", d, run.find("nproc_per_node")->span,
-        fmt::format("{} processes per node, the {} asks for {} GPUs per node", *per_node, is_of_step ? "srun" : "job", *has_gpus),
-        {"",
-         "",
-         {},
-         *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
-         comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
+    report.add("TR008", d, run.find("nproc_per_node")->span,
+               is_manifest ? fmt::format("{} processes per node, the pod has {} GPUs", *per_node, *has_gpus)
+                           : fmt::format("{} processes per node, the {} asks for {} GPUs per node", *per_node,
+                                         is_of_step ? "srun" : "job", *has_gpus),
+               {"",
+                "",
+                {},
+                *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
+                comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
   }
   const Directive* nodes = part.script.directive("nodes");
   const auto wanted = number(run.value("nnodes"));
-  const auto given = nodes == nullptr ? std::nullopt : number(nodes->value);
+  const bool is_elastic = is_manifest && d.text.find("elasticPolicy") != std::string::npos;
+  const auto given = is_manifest        ? (is_elastic ? std::nullopt : manifest_count(d, "nodes"))
+                     : nodes == nullptr ? std::nullopt
+                                        : number(nodes->value);
+  const std::string_view has_them = is_manifest ? "manifest" : "job", them = is_manifest ? "pods" : "nodes";
   if (wanted && given && *wanted != *given) {
     report.add("TR009", d, run.find("nnodes")->span,
-               *wanted > *given ? fmt::format("torchrun waits for {} nodes, the job has {}", *wanted, *given)
-                                : fmt::format("torchrun uses {} of the job's {} nodes", *wanted, *given),
+               *wanted > *given ? fmt::format("torchrun waits for {} nodes, the {} has {}", *wanted, has_them, *given)
+                                : fmt::format("torchrun uses {} of the {}'s {} {}", *wanted, has_them, *given, them),
                {"",
                 "",
                 {},

@@ -81,8 +81,30 @@ void lightning(const LintSetup& setup, const Document& d, Findings& report) {
   }
 }
 
+// Adapters and precision that are asked for and not there (axolotl, utils/schemas/peft.py; core/builders/base.py).
+void axolotl_switches(const Document& d, Findings& report) {
+  const Value& root = d.root;
+  const std::string adapter = text(root, "adapter");
+  const bool is_open = adapter.find('$') != std::string::npos || text(root, "load_in_4bit").find('$') != std::string::npos;
+  if (is_open || is_true(root, "merge_lora")) return;
+  if (adapter == "qlora" && !is_true(root, "load_in_4bit")) {
+    const TreeNode at = node(root, "load_in_4bit");
+    report.add("AX005", d, at ? key_span(d, at) : key_span(d, node(root, "adapter")), "'adapter: qlora' without 'load_in_4bit: true'");
+  }
+  if (!adapter.empty() || has(root, "inference")) return;
+  for (const char* name : {"load_in_4bit", "load_in_8bit"}) {
+    if (is_true(root, name)) report.add("AX005", d, key_span(d, node(root, name)), fmt::format("'{}' without an 'adapter'", name));
+  }
+  if (real(root, "lora_r") && !has(root, "plugins") && !has(root, "lora_model_dir"))
+    report.add("AX006", d, key_span(d, node(root, "lora_r")),
+               "'lora_r' is silently ignored: without 'adapter' all parameters are trained");
+}
+
 void axolotl(const Document& d, Findings& report) {
   const Value& root = d.root;
+  axolotl_switches(d, report);
+  if (is_true(root, "bf16") && is_true(root, "fp16"))
+    report.add("AX007", d, key_span(d, node(root, "fp16")), "'fp16' is silently ignored beside 'bf16'");
   const bool has_fsdp = has(root, "fsdp") || has(root, "fsdp_config");
   const auto is_open = [&root](std::string_view name) {
     return text(root, name).find_first_of("${") != std::string::npos;
