@@ -451,3 +451,64 @@ TEST_CASE("public files: LLaVA's adapters, sizes of an srun line, and Hydra's ov
   REQUIRE(read[0].lost.size() == 2);
   CHECK(read[0].lost[1].key == "optimizer.lr");
 }
+
+TEST_CASE("public files: adapters under the names of people's own scripts") {
+  const std::string script =
+      "#!/bin/bash\npython tune.py --model_name_or_path a/b --output_dir o --num_train_epochs 1 --per_device_train_batch_size 2 ";
+  const std::string arguments = "model_name_or_path: a/b\noutput_dir: o\nnum_train_epochs: 1\nper_device_train_batch_size: 2\n";
+  const std::string axolotl =
+      "base_model: a/b\nsequence_len: 512\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\nadapter: lora\nlora_r: 8\n";
+  check_fields(
+      {{"t.sh", script + "--use_qlora True --lora_r 16\n", {{"train.finetune", "qlora"}, {"train.lora_rank", "16"}}},
+       {"t.sh", script + "--use_lora --lora_rank 8\n", {{"train.finetune", "lora"}, {"train.lora_rank", "8"}}},
+       {"t.sh", script + "--use_lora True --q_lora True\n", {{"train.finetune", "qlora"}}},
+       {"t.sh", script + "--use_lora False --lora_r 16\n", {{"train.finetune", "full"}, {"train.lora_rank", ""}}},
+       {"t.sh", script + "--weight_decay 0.1\n", {{"train.finetune", ""}, {"train.lora_rank", ""}}},
+       {"t.yaml", arguments + "lora_r: 32\nquantization: 4bit\n", {{"train.finetune", "qlora"}, {"train.lora_rank", "32"}}},
+       {"t.yaml", arguments + "lora_r: 32\n", {{"train.finetune", "lora"}, {"train.lora_rank", "32"}}},
+       // Of a script that nobody knows, a switch counts and a rank alone does not.
+       {"o.sh", "torchrun --nproc_per_node=2 t.py --use_lora --lora_rank 8 --own 1\n", {{"train.finetune", "lora"}}},
+       {"o.sh",
+        "torchrun --nproc_per_node=2 t.py --lens lora --lora_rank 8 --own 1\n",
+        {{"train.finetune", ""}, {"train.lora_rank", ""}}},
+       // Axolotl adds every matrix to what is listed.
+       {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\n", {{"train.lora_targets", "query,value"}}},
+       {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\nlora_target_linear: true\n", {{"train.lora_targets", ""}}}});
+}
+
+TEST_CASE("public files: bsub takes directives from every line, qsub and sbatch up to the first command") {
+  const auto job = [](const std::string& line) { return "#!/bin/bash\nset -e\n" + line + "\npython t.py\n"; };
+  check_fields(
+      {{"j.lsf", job("#BSUB -n 4\n#BSUB -gpu \"num=2\""), {{"hardware.gpus_per_node", "2"}}},
+       {"j.sbatch", "#!/bin/bash\n#SBATCH --nodes=2\nset -e\n#SBATCH --gpus-per-node=2\n", {{"hardware.gpus_per_node", ""}}}});
+}
+
+TEST_CASE("public files: rollouts are told, and ms-swift by its name") {
+  const std::string trl = "model_name_or_path: a/b\noutput_dir: o\nper_device_train_batch_size: 2\nmax_completion_length: 512\n";
+  const auto num_told = [](const std::string& text) {
+    size_t num = 0;
+    for (const Reading& one : read_public({"t.yaml", text, {}})) num += one.complaints.size();
+    return num;
+  };
+  CHECK(num_told(trl + "num_generations: 8\n") == 1);
+  CHECK(num_told("model_name_or_path: a/b\noutput_dir: o\nper_device_train_batch_size: 2\nmax_length: 512\npacking: true\n") == 0);
+  const auto kind = [](const std::string& text) {
+    const auto read = read_config(embedded_templates(), text, "s.yaml");
+    return read.ok() ? std::string("read") : read.diagnostics[0].message;
+  };
+  const std::string swift =
+      "dataset: [d.jsonl]\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\noutput_dir: o\nnum_train_epochs: 1\n";
+  CHECK(kind("model: a/b\ntrain_type: lora\nlora_rank: 8\n" + swift) ==
+        "the file is an ms-swift configuration, which distsetup does not read");
+  CHECK(kind("model_name_or_path: a/b\n" + swift) == "read");
+}
+
+TEST_CASE("public files: the Trainer's fsdp_config in a file of its own says what it says and nothing more") {
+  check_fields(
+      {{"fsdp.json",
+        R"({"version": 2, "reshard_after_forward": false, "activation_checkpointing": true, "cpu_ram_efficient_loading": true})",
+        {{"recompute.policy", "full"}, {"strategy.sharding", "zero2"}, {"micro_batch", ""}, {"precision.compute", ""}}},
+       {"fsdp.json",
+        R"({"transformer_layer_cls_to_wrap": ["A"], "backward_prefetch": "backward_pre", "use_orig_params": true})",
+        {{"strategy.sharding", ""}, {"micro_batch", ""}, {"train.grad_clip", ""}}}});
+}

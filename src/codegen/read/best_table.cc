@@ -91,7 +91,11 @@ bool names_model(const std::string& text) {
 Reading as_own_script(Reading reading, const std::string& program) {
   reading.table.clear();
   reading.tool = "arguments of " + program + ", by their usual names";
-  std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed || one.second.is_guess; });
+  const auto is_rank = [](const std::string& key) { return is_same_key(key, "lora_r") || is_same_key(key, "lora_rank"); };
+  std::erase_if(reading.fields, [&is_rank](const auto& one) {
+    const bool is_switch = one.first == "train.finetune" && !is_rank(one.second.key);  // "--use_lora": of 4 bits or not, adapters
+    return one.second.is_assumed || (one.second.is_guess && !is_switch);
+  });
   const auto lose_if = [&reading](const char* field, const auto& is_own) {
     const auto it = reading.fields.find(field);
     if (it == reading.fields.end() || !is_own(it->second)) return;
@@ -100,6 +104,9 @@ Reading as_own_script(Reading reading, const std::string& program) {
   };
   // "--model" is a word of the script's own, unless it looks like a path or a name on the Hub.
   lose_if("model.name", [](const auto& one) { return !names_model(field_text(one.value)); });
+  // A rank is of whatever the script puts adapters on, unless it says that the model is tuned by them.
+  lose_if("train.lora_rank", [&reading](const auto&) { return reading.fields.count("train.finetune") == 0; });
+  lose_if("train.lora_targets", [&reading](const auto&) { return reading.fields.count("train.finetune") == 0; });
   // A seed is a seed, whatever Megatron makes of 0.
   if (auto seed = reading.fields.extract("derived.positive_seed"); !seed.empty())
     reading.fields.emplace("train.seed", std::move(seed.mapped()));

@@ -32,6 +32,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& known_domain
       {"strategy.cp_method", {"ring", "ulysses", "allgather"}},
       {"derived.zero_stage", {"0", "1", "2", "3"}},
       {"derived.offload", {"none", "both", "optimizer", "parameters"}},
+      {"train.finetune", {std::string(kAnyOther), "full", "lora", "qlora"}},
       {"options.fsdp_version", {"2", "1"}},
       {"options.checkpoint", {"sharded", "full", "local"}},
       {"options.classic", {std::string(kAnyOther)}},  // which command writes the file: no file says it

@@ -102,6 +102,31 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
   return {std::move(out), std::move(twice)};
 }
 
+// fsdp_config of the Trainer in a file of its own (--fsdp_config fsdp.json) is read as the section that it is. Of the other arguments
+// nothing is known and nothing assumed, nor which of FSDP's forms they ask for.
+Result<std::vector<Reading>> read_fsdp_config(const TemplateSet& templates, const foreign::Document& document,
+                                              const ReadChoices& choices) {
+  const std::string section = "fsdp_config";
+  Value root;
+  root.kind = Value::Kind::kMap;
+  root.entries = {{"fsdp", scalar_value("true", document.root.location)}, {section, document.root}};
+  root.key_locations = {document.root.location, document.root.location};
+  Result<Reading> read = reading_by(templates, "fsdp_trainer/keys.yaml", {&root, {}, &choices}, document.path);
+  if (!read.ok()) return read.diagnostics;
+  const auto bare = [&section](std::string& key) {
+    if (key.starts_with(section + ".")) key.erase(0, section.size() + 1);
+  };
+  // Of version 1 the form is what "fsdp" says ("full_shard", "shard_grad_op"), which is not here.
+  const bool says_form =
+      foreign::real(document.root, "version").value_or(1) == 2 || foreign::has(document.root, "reshard_after_forward");
+  std::erase_if(read->fields,
+                [says_form](const auto& one) { return one.second.is_assumed || (one.second.key == "fsdp" && !says_form); });
+  for (auto& [field, one] : read->fields) bare(one.key);
+  for (LostKey& one : read->lost) bare(one.key);
+  read->tool = "fsdp_config of transformers TrainingArguments";
+  return std::vector<Reading>{std::move(*read)};
+}
+
 // A manifest that no machines could be read from: of a kind that is not read, or of one that names none.
 Diagnostic nothing_in_manifest(const foreign::Document& document) {
   std::string kinds;
@@ -193,6 +218,8 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
                                       : document.form == foreign::TextForm::kLines     ? read_lines(templates, document)
                                       : path.empty() && (document.is(file_kind::kKubernetes) || document.is(file_kind::kSkypilot))
                                           ? read_manifest(templates, document)
+                                      : path.empty() && document.is(file_kind::kTrainerFsdp) && !has_error(document.broken)
+                                          ? read_fsdp_config(templates, document, choices)
                                           : read_tree(templates, document, path, choices);
   if (read.ok() && read->empty()) {
     const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;

@@ -115,7 +115,7 @@ class ShellReader : public CommandReader {
     const bool begins_part = scheduler == Scheduler::kSlurm && (option.starts_with("hetjob") || option.starts_with("packjob"));
     if (begins_part && !has_command_ && script.hetjob.end == 0) script.hetjob = {at_, line_end()};
     for (Directive& one : read_directives(text_, {at_ + mark.size(), line_end()}, scheduler)) {
-      one.is_late = has_command_;
+      one.is_late = has_command_ && scheduler != Scheduler::kLsf;  // bsub takes them from every line of the script
       one.is_of_more = scheduler == Scheduler::kSlurm && script.hetjob.end > 0;
       out.push_back(std::move(one));
     }

@@ -93,7 +93,7 @@ struct Directive {
   std::string spelled;      // "--ntasks_per_node"
   TextSpan span;            // of the option, without #SBATCH
   size_t line_end = 0;      // where its line ends
-  bool is_late = false;     // behind the first command: the scheduler does not see it
+  bool is_late = false;     // behind the first command: SLURM and PBS do not see it
   bool is_of_more = false;  // of a later part of a heterogeneous job, behind `#SBATCH hetjob`
 };
 
