@@ -171,8 +171,8 @@ void sl_devices(const JobScript& in) {
     }
     if (highest < *gpus) continue;
     in.report.add("SL034", in.d, one.name_span,
-                  fmt::format("CUDA_VISIBLE_DEVICES names device {}, the job has {} GPUs of a node: they are 0 to {}", highest, *gpus,
-                              *gpus - 1));
+                  fmt::format("CUDA_VISIBLE_DEVICES names device {}, the job has {} of a node's GPUs, which are numbered from 0",
+                              highest, *gpus));
     return;
   }
 }
