@@ -508,6 +508,9 @@ TEST_CASE("public files: the Trainer's fsdp_config in a file of its own says wha
       {{"fsdp.json",
         R"({"version": 2, "reshard_after_forward": false, "activation_checkpointing": true, "cpu_ram_efficient_loading": true})",
         {{"recompute.policy", "full"}, {"strategy.sharding", "zero2"}, {"micro_batch", ""}, {"precision.compute", ""}}},
+       {"fsdp.json",  // as distsetup fsdp writes it whole: another table reads it
+        R"({"fsdp_sharding_strategy": "FULL_SHARD", "fsdp_state_dict_type": "FULL_STATE_DICT", "fsdp_cpu_ram_efficient_loading": true, "fsdp_sync_module_states": true, "fsdp_use_orig_params": true})",
+        {{"strategy.sharding", "zero3"}}},
        {"fsdp.json",
         R"({"transformer_layer_cls_to_wrap": ["A"], "backward_prefetch": "backward_pre", "use_orig_params": true})",
         {{"strategy.sharding", ""}, {"micro_batch", ""}, {"train.grad_clip", ""}}}});

@@ -218,9 +218,9 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
                                       : document.form == foreign::TextForm::kLines     ? read_lines(templates, document)
                                       : path.empty() && (document.is(file_kind::kKubernetes) || document.is(file_kind::kSkypilot))
                                           ? read_manifest(templates, document)
-                                      : path.empty() && document.is(file_kind::kTrainerFsdp) && !has_error(document.broken)
-                                          ? read_fsdp_config(templates, document, choices)
                                           : read_tree(templates, document, path, choices);
+  if (read.ok() && read->empty() && document.is(file_kind::kTrainerFsdp) && document.is_structured())
+    read = read_fsdp_config(templates, document, choices);
   if (read.ok() && read->empty()) {
     const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;
     return document.is(file_kind::kKubernetes) ? nothing_in_manifest(document)
