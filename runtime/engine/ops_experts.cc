@@ -219,6 +219,24 @@ void balance_loss(const Call& c) {
       cpu::balance_loss(in<double>(c, 0), c.reads[0].dim(1), c.attributes->chosen, c.attributes->multiplier * *in<double>(c, 1));
 }
 
+// logits, router_scale, loss -> loss
+template <class E>
+void router_z_loss(const Call& c) {
+  *out<double>(c, 0) +=
+      cpu::router_z_loss<E>(in<E>(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), c.attributes->multiplier * *in<double>(c, 1));
+}
+// logits, router_scale[, before] -> dlogits
+template <class E>
+void router_z_loss_backward(const Call& c) {
+  const int64_t T = c.reads[0].dim(0), E_ = c.reads[0].dim(1);
+  const E* const before = optional_in<E>(c, 2);
+  const double factor = double(c.attributes->multiplier) * *in<double>(c, 1);
+  parallel_ranges(T, 32 * E_, [&](int64_t begin, int64_t end) {
+    cpu::router_z_loss_backward<E>(in<E>(c, 0) + begin * E_, before == nullptr ? nullptr : before + begin * E_,
+                                   out<E>(c, 0) + begin * E_, end - begin, E_, T, factor);
+  });
+}
+
 #define DISTSETUP_ENTRY(kernel) \
   NativeOp { #kernel, kernel < float>, kernel < Bf16> }
 #define DISTSETUP_ROUTE(kernel, score)                                                                           \
@@ -249,7 +267,9 @@ constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
                                DISTSETUP_ENTRY(clear_routes),
                                DISTSETUP_ENTRY(count_routes),
                                DISTSETUP_ENTRY(count_routes_backward),
-                               DISTSETUP_ENTRY(balance_loss)};
+                               DISTSETUP_ENTRY(balance_loss),
+                               DISTSETUP_ENTRY(router_z_loss),
+                               DISTSETUP_ENTRY(router_z_loss_backward)};
 #undef DISTSETUP_WEIGHTED
 #undef DISTSETUP_ROUTE
 #undef DISTSETUP_ENTRY

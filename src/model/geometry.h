@@ -71,6 +71,8 @@ struct Geometry {
   int64_t router_groups_chosen = 1;
   double router_bias_rate = 0;  // what a step moves each expert's correction by, against its share of tokens; 0: they stay as they are
   double router_loss = 0;       // what the load-balancing loss is multiplied by; 0: there is none
+  double router_z_loss =
+      0;  // what the mean square of the routers' log-sum-exp is multiplied by, of each layer; 0: there is no such loss
   std::vector<bool> expert_layer;  // per layer; empty = all (when E > 0)
   // Latent attention
   Attention attention = Attention::kGrouped;

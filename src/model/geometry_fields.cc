@@ -33,6 +33,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"router_groups_chosen", &Geometry::router_groups_chosen},
     {"router_bias_rate", &Geometry::router_bias_rate},
     {"router_loss", &Geometry::router_loss},
+    {"router_z_loss", &Geometry::router_z_loss},
     {"attention", &Geometry::attention},
     {"q_lora_rank", &Geometry::q_lora_rank},
     {"kv_lora_rank", &Geometry::kv_lora_rank},

@@ -90,6 +90,7 @@ void check_experts(const Geometry& g, GeometryCheck& check) {
   }
   if (!(g.router_scaling > 0)) check.fail(fmt::format("router_scaling is {}, expected more than 0", g.router_scaling));
   if (!(g.router_bias_rate >= 0)) check.fail(fmt::format("router_bias_rate is {}, expected 0 or more", g.router_bias_rate));
+  if (!(g.router_z_loss >= 0)) check.fail(fmt::format("router_z_loss is {}, expected 0 or more", g.router_z_loss));
   if (!(g.router_loss >= 0)) check.fail(fmt::format("router_loss is {}, expected 0 or more", g.router_loss));
   check.at_least_zero("expert_hidden", g.expert_hidden, 10'000'000);
   check.at_least_zero("num_shared_experts", g.num_shared_experts, 100'000);

@@ -224,8 +224,8 @@ void Contributions::check_loss(int rank) {
   for (const int peer : peers(rank)) {
     const JobRank& p = ranks[peer];
     if (p.list->s.unit_variant.back() < 0) continue;  // another stage has the head
-    for (int64_t m = 0; p.list->forward_adds_loss && m < p.forwards.back(); ++m) loss += token(kLossToken, peer, m, 0);
-    for (int64_t m = 0; p.list->backward_adds_loss && m < p.backwards.back(); ++m) loss += token(kLossToken, peer, m, 1);
+    for (int64_t m = 0; m < p.forwards.back(); ++m) loss += p.list->forward_adds_loss * token(kLossToken, peer, m, 0);
+    for (int64_t m = 0; m < p.backwards.back(); ++m) loss += p.list->backward_adds_loss * token(kLossToken, peer, m, 1);
   }
   require(r.value[r.list->slot(r.list->loss, 0)] == loss, rank, "the loss does not hold every rank's every micro-batch exactly once");
 }

@@ -112,6 +112,14 @@ void count_adjoint(const Op& op, Builder& b) {
   b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "count_routes_backward", std::move(reads), {b.target(op.reads[0])}));
 }
 
+// logits, router_scale, loss -> loss
+void z_loss_adjoint(const Op& op, Builder& b) {
+  const std::string before = b.gradient(op.reads[0]);
+  std::vector<std::string> reads = {op.reads[0], op.reads[1]};
+  if (!before.empty()) reads.push_back(before);
+  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "router_z_loss_backward", std::move(reads), {b.target(op.reads[0])}));
+}
+
 }  // namespace
 
 const std::vector<KernelRule>& expert_rules() {
@@ -130,7 +138,8 @@ const std::vector<KernelRule>& expert_rules() {
       {"sigmoid_rows", kElementwise, 2, 1, {{0, 0}}, declare_same, nullptr, rows_adjoint},
       {"clear_routes", kElementwise, 1, 1, {}, declare_nothing, nullptr, no_adjoint},
       {"count_routes", kElementwise, 3, 1, {}, declare_nothing, nullptr, count_adjoint},
-      {"balance_loss", kLoss, 3, 1, {}, declare_nothing, nullptr, no_adjoint}};
+      {"balance_loss", kLoss, 3, 1, {}, declare_nothing, nullptr, no_adjoint},
+      {"router_z_loss", kElementwise, 3, 1, {}, declare_nothing, nullptr, z_loss_adjoint}};
   return rules;
 }
 

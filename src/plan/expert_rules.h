@@ -9,7 +9,8 @@
 //                 expert has made need not be kept
 //   unpermute     each token's rows added up, in the order of experts
 // The loss that spreads tokens evenly (Fedus et al., arXiv 2101.03961, as Transformers computes it, over all layers at once) has the
-// run buffer router_sums: how often each expert was chosen, and the sum of its probabilities, of a micro-batch.
+// run buffer router_sums: how often each expert was chosen, and the sum of its probabilities, of a micro-batch. The z-loss (Zoph et al.,
+// arXiv 2202.08906, equation 5) is each layer's own: the mean over tokens of the square of log Σ exp of its logits.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -27,10 +27,11 @@ JobList::JobList(const Schedule& schedule)
     if (s.buffers[b].name == "reference_logps") reference_logps = static_cast<int>(b);
   }
   for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
-  if (const int last = s.unit_variant.back(); last >= 0) {
-    const ProgramVariant& v = *s.variants[static_cast<size_t>(last)];
-    forward_adds_loss = writes_loss(v, v.forward);
-    backward_adds_loss = writes_loss(v, v.backward);
+  for (const int of_unit : s.unit_variant) {
+    if (of_unit < 0) continue;
+    const ProgramVariant& v = *s.variants[static_cast<size_t>(of_unit)];
+    forward_adds_loss += writes_loss(v, v.forward);
+    backward_adds_loss += writes_loss(v, v.backward);
   }
   std::set<int> written;
   for (const Instruction& i : s.instructions) {

@@ -31,7 +31,9 @@ struct JobList {
   int num_units = 0, num_slots = 0;
   std::vector<TouchedUnits> backward;                          // per unit with a program: what its backward reads and writes
   int loss = -1;                                               // buffer; -1: there is none
-  bool forward_adds_loss = false, backward_adds_loss = false;  // of the head: a loss in chunks is backward's
+  // Units that add to the loss in a forward and in a backward: the head, in backward where the loss is made in chunks, and layers whose
+  // routers have a z-loss.
+  uint64_t forward_adds_loss = 0, backward_adds_loss = 0;
   int reference_logps = -1;                                    // the same
   std::vector<int> replica;                                    // per unit: replica_of()
   std::vector<int> first_slot;                                 // per buffer

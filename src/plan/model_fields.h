@@ -70,6 +70,7 @@ void visit(V& v, Geometry& g) {
   v("router_groups_chosen", g.router_groups_chosen);
   v("router_bias_rate", g.router_bias_rate);
   v("router_loss", g.router_loss);
+  v("router_z_loss", g.router_z_loss, 0.0);
   v("expert_layer", g.expert_layer);
   v("attention", g.attention);
   v("q_lora_rank", g.q_lora_rank);

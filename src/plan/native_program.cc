@@ -224,7 +224,7 @@ std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
 
 Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
   Geometry g = geometry;
-  if (split.preference) g.router_loss = 0;  // it goes with the loss of tokens alone
+  if (split.preference) g.router_loss = g.router_z_loss = 0;  // they go with the loss of tokens alone
   Made made{geometry, split, tuning, refused_traits(g), nullptr, {}};
   if (!made.refused.empty()) return made;
   const Result<NativeFile>& file = native_file(g);

@@ -232,5 +232,27 @@ TEMPLATE_TEST_CASE("cuda: the load-balancing loss and its gradient", "[cuda_kern
   });
 }
 
+TEMPLATE_TEST_CASE("cuda: the z-loss of a router and its gradient", "[cuda_kernels][experts]", float, Bf16) {
+  const Sizes of = GENERATE(Sizes{5, 6, 2}, Sizes{50, 300, 8});
+  const int64_t T = of.T, E = of.num_experts;
+  const auto logits = random_values<TestType>(T * E, 1), before = random_values<TestType>(T * E, 2);
+  const double scale = 0.25, factor = 0.1;
+  const double loss = 3 + cpu::router_z_loss<TestType>(logits.data(), T, E, factor * scale);
+  std::vector<TestType> alone(T * E), added(T * E);
+  cpu::router_z_loss_backward<TestType>(logits.data(), nullptr, alone.data(), T, E, T, factor * scale);
+  cpu::router_z_loss_backward<TestType>(logits.data(), before.data(), added.data(), T, E, T, factor * scale);
+  same_in_both_orders([&] {
+    std::vector<double> loss2 = {3};
+    cuda::router_z_loss(kElement<TestType>, logits.data(), &scale, loss2.data(), T, E, factor, nullptr);
+    CHECK(loss2[0] == Approx(loss).epsilon(1e-6));
+    std::vector<TestType> alone2(alone.size()), added2 = before;
+    cuda::router_z_loss_backward(kElement<TestType>, logits.data(), &scale, nullptr, alone2.data(), T, E, factor, nullptr);
+    cuda::router_z_loss_backward(kElement<TestType>, logits.data(), &scale, added2.data(), added2.data(), T, E, factor, nullptr);
+    CHECK(difference(alone2, alone) < 2 * kClose<TestType>);
+    CHECK(difference(added2, added) < kClose<TestType>);
+    return bytes_of(loss2, alone2, added2);
+  });
+}
+
 }  // namespace
 }  // namespace distsetup

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <string>
 
+#include "plan/compile_pipeline.h"
 #include "runtime/as_one_rank.h"
 #include "runtime/engine/threads.h"
 #include "runtime/expert_cases.h"
@@ -114,6 +115,62 @@ TEST_CASE("experts spread by a load-balancing loss train with every sharding as 
       CHECK(difference(run.parameters, one.parameters) < 1e-4);
       CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
       CHECK(train(tiny_plan(o), 4, {.poison = true}) == run);
+    }
+  }
+}
+
+TEST_CASE("the z-loss of a router: its gradient is its slope", "[experts]") {
+  const int64_t T = 4, E = 5;
+  std::vector<float> logits(T * E), gradient(T * E);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = float(i * 7 % 11) / 3 - 1;
+  cpu::router_z_loss_backward<float>(logits.data(), nullptr, gradient.data(), T, E, T, 0.3);
+  double by_hand = 0;
+  for (int64_t t = 0; t < T; ++t) {
+    double sum = 0;
+    for (int64_t e = 0; e < E; ++e) sum += std::exp(double(logits[size_t(t * E + e)]));
+    by_hand += std::log(sum) * std::log(sum) / double(T);
+  }
+  CHECK(cpu::router_z_loss<float>(logits.data(), T, E, 0.3) == Approx(0.3 * by_hand).epsilon(1e-6));
+  for (size_t i = 0; i < logits.size(); ++i) {
+    constexpr float kStep = 1.0f / 64;
+    std::vector<float> up = logits, down = logits;
+    up[i] += kStep, down[i] -= kStep;
+    const double slope =
+        (cpu::router_z_loss<float>(up.data(), T, E, 0.3) - cpu::router_z_loss<float>(down.data(), T, E, 0.3)) / (2 * double(kStep));
+    CHECK(double(gradient[i]) == Approx(slope).epsilon(1e-3).margin(1e-6));
+  }
+}
+
+// A mean over tokens: however they are dealt to ranks and micro-batches.
+TEST_CASE("a router's z-loss trains with every sharding and accumulation as on one rank", "[experts]") {
+  for (const std::string which : {"mixtral", "glm4"}) {
+    TinyOptions alone;
+    alone.geometry = expert_geometry(which);
+    alone.geometry.router_z_loss = 0.5;
+    alone.steps = 4;
+    const RunResult one = train(tiny_plan(alone), 4);
+    TinyOptions without = alone;
+    without.geometry.router_z_loss = 0;
+    const RunResult plain = train(tiny_plan(without), 4);
+    CHECK(one.losses[0] > plain.losses[0] + 0.1);
+    CHECK(one.held_out < one.losses[0]);  // which is of tokens alone
+    CHECK(difference(one.gradients, plain.gradients) > 1e-3);
+    for (const ExpertStrategy& s : strategies()) {
+      TinyOptions o = alone;
+      split(o, s);
+      INFO(which << " " << s.name);
+      if (s.pp > 1) {
+        CHECK(format_diagnostics(check_pipeline(tiny_plan(o))).find("the z-loss of the routers") != std::string::npos);
+        continue;
+      }
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+        o.recompute = recompute;
+        CHECK(check_job(tiny_plan(o)) == std::vector<std::string>{});
+        const RunResult run = train(tiny_plan(o), 4);
+        CHECK(difference(run.losses, one.losses) < 1e-5);
+        CHECK(difference(run.parameters, one.parameters) < 1e-4);
+        CHECK(train(tiny_plan(o), 4, {.poison = true}) == run);
+      }
     }
   }
 }

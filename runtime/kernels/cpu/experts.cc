@@ -244,6 +244,39 @@ void balance_backward(const E* logits, const double* sums, const E* before, E* d
   }
 }
 
+namespace {
+
+// p: the softmax of a row.
+template <class E>
+float log_sum_exp(const E* logits, float* p, int64_t num_experts) {
+  scores_of(logits, p, num_experts, RouterScore::kSoftmax);
+  const float* likeliest = std::max_element(p, p + num_experts);
+  return to_float(logits[likeliest - p]) - std::log(*likeliest);
+}
+
+}  // namespace
+
+template <class E>
+double router_z_loss(const E* logits, int64_t T, int64_t num_experts, double factor) {
+  float* p = scratch(0, num_experts);
+  double sum = 0;
+  for (int64_t t = 0; t < T; ++t) {
+    const double z = log_sum_exp(logits + t * num_experts, p, num_experts);
+    sum += z * z;
+  }
+  return factor * sum / double(T);
+}
+
+template <class E>
+void router_z_loss_backward(const E* logits, const E* before, E* dlogits, int64_t T, int64_t num_experts, int64_t of, double factor) {
+  float* p = scratch(0, num_experts);
+  for (int64_t t = 0; t < T; ++t, logits += num_experts, dlogits += num_experts) {
+    const auto slope = float(2 * factor / double(of) * double(log_sum_exp(logits, p, num_experts)));
+    for (int64_t e = 0; e < num_experts; ++e) from_float(p[e] * slope + (before == nullptr ? 0.0f : to_float(before[e])), dlogits + e);
+    if (before != nullptr) before += num_experts;
+  }
+}
+
 #define DISTSETUP_INSTANTIATE(E)                                                                              \
   template void route(const E*, const E*, float*, int64_t*, int64_t, const Router&);                          \
   template void route_backward(const float*, const E*, const int64_t*, const E*, E*, int64_t, const Router&); \
@@ -253,6 +286,8 @@ void balance_backward(const E* logits, const double* sums, const E* before, E* d
   template void scale_row(const E*, float, E*, int64_t);                                                      \
   template float dot(const E*, const E*, int64_t);                                                            \
   template void count_routes(const E*, const int64_t*, double*, int64_t, int64_t, int64_t);                   \
+  template double router_z_loss(const E*, int64_t, int64_t, double);                                          \
+  template void router_z_loss_backward(const E*, const E*, E*, int64_t, int64_t, int64_t, double);            \
   template void balance_backward(const E*, const double*, const E*, E*, int64_t, int64_t, int64_t, double);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)

@@ -47,4 +47,12 @@ template <class E>
 void balance_backward(const E* logits_TE, const double* sums_2E, const E* before_TE, E* dlogits_TE, int64_t T, int64_t num_experts,
                       int64_t k, double factor);
 
+// The z-loss: factor / T · Σ (log Σ exp of a row)².
+template <class E>
+double router_z_loss(const E* logits_TE, int64_t T, int64_t num_experts, double factor);
+// dlogits = [before +] the gradient of rows that are some of those of T = `of` tokens. before may be null; dlogits may be before.
+template <class E>
+void router_z_loss_backward(const E* logits_TE, const E* before_TE, E* dlogits_TE, int64_t T, int64_t num_experts, int64_t of,
+                            double factor);
+
 }  // namespace distsetup::cpu

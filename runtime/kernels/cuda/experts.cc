@@ -147,6 +147,17 @@ void add_balance_loss(const Call& c) {
   balance_loss(in<double>(c, 0), in<double>(c, 1), out<double>(c, 0), c.reads[0].dim(1), c.attributes->chosen, factor(c), compute());
 }
 
+// logits, router_scale, loss -> loss
+void add_z_loss(const Call& c) {
+  router_z_loss(element(c), bytes_in(c, 0), in<double>(c, 1), out<double>(c, 0), c.reads[0].dim(0), c.reads[0].dim(1), factor(c),
+                compute());
+}
+// logits, router_scale[, before] -> dlogits
+void add_z_loss_backward(const Call& c) {
+  router_z_loss_backward(element(c), bytes_in(c, 0), in<double>(c, 1), bytes_in(c, 2), bytes_out(c, 0), c.reads[0].dim(0),
+                         c.reads[0].dim(1), factor(c), compute());
+}
+
 // --- products of all experts
 
 // `starts` on the host, in memory that a copy from the device does not wait for.
@@ -266,7 +277,9 @@ const std::map<std::string, OpFunction>& expert_kernels() {
       {"clear_routes", clear_sums},
       {"count_routes", add_routes},
       {"count_routes_backward", add_routes_backward},
-      {"balance_loss", add_balance_loss}};
+      {"balance_loss", add_balance_loss},
+      {"router_z_loss", add_z_loss},
+      {"router_z_loss_backward", add_z_loss_backward}};
   return table;
 }
 

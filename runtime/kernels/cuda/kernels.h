@@ -114,6 +114,11 @@ void balance_loss(const double* sums_2E, const double* scale, double* loss, int6
                   StreamHandle stream);
 void balance_backward(Element element, const void* logits_TE, const double* sums_2E, const double* scale, const void* before_TE,
                       void* dlogits_TE, int64_t T, int64_t num_experts, int64_t k, double factor, StreamHandle stream);
+// Adds to loss.
+void router_z_loss(Element element, const void* logits_TE, const double* scale, double* loss, int64_t T, int64_t num_experts,
+                   double factor, StreamHandle stream);
+void router_z_loss_backward(Element element, const void* logits_TE, const double* scale, const void* before_TE, void* dlogits_TE,
+                            int64_t T, int64_t num_experts, double factor, StreamHandle stream);
 // kernels_experts.cu; N = T · k rows of experts. addend may be null.
 void sort_experts(const int64_t* choice_N, int64_t* order_N, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts,
                   StreamHandle stream);

@@ -222,6 +222,46 @@ __global__ void balance_backward_kernel(const E* logits, const double* sums, con
     store(dlogits + at + e, p[e] * (slope(e) - inner) + (before == nullptr ? 0.0f : load(before + at + e)));
 }
 
+// --- the z-loss
+
+// Of a row, by a warp; every thread gets it.
+template <class E>
+__device__ inline float log_sum_exp(const E* logits, int64_t n, int lane) {
+  float largest = -__builtin_huge_valf(), sum = 0;
+  for (int64_t e = lane; e < n; e += kWarp) largest = fmaxf(largest, load(logits + e));
+  largest = warp_max(largest);
+  for (int64_t e = lane; e < n; e += kWarp) sum += expf(load(logits + e) - largest);
+  return largest + logf(warp_sum(sum));
+}
+// One block: a warp goes through every 16th row, and what the warps have is added in one order.
+template <class E>
+__global__ void router_z_loss_kernel(const E* logits, const double* scale, double* loss, int64_t T, int64_t num_experts,
+                                     double factor) {
+  __shared__ double of_warp[kCountWarps];
+  const int lane = int(threadIdx.x) % kWarp, warp = int(threadIdx.x) / kWarp;
+  double sum = 0;
+  for (int64_t begin = 0; begin < T; begin += kCountWarps) {  // as many rounds for each warp
+    const int64_t t = begin + warp < T ? begin + warp : T - 1;
+    const double z = log_sum_exp(logits + t * num_experts, num_experts, lane);
+    if (begin + warp < T) sum += z * z;
+  }
+  if (lane == 0) of_warp[warp] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double total = 0;
+  for (int w = 0; w < kCountWarps; ++w) total += of_warp[w];
+  *loss += factor * *scale * total / double(T);
+}
+template <class E>
+__global__ void router_z_loss_backward_kernel(const E* logits, const double* scale, const E* before, E* dlogits, int64_t num_experts,
+                                              double factor) {
+  const int64_t at = int64_t(blockIdx.x) * num_experts;
+  const float z = log_sum_exp(logits + at, num_experts, int(threadIdx.x));
+  const auto slope = float(2 * factor * *scale / double(gridDim.x) * double(z));
+  for (int64_t e = threadIdx.x; e < num_experts; e += kWarp)
+    store(dlogits + at + e, expf(load(logits + at + e) - z) * slope + (before == nullptr ? 0.0f : load(before + at + e)));
+}
+
 }  // namespace
 
 #define DISTSETUP_IN(p) static_cast<const E*>(p)
@@ -273,6 +313,24 @@ void balance_backward(Element element, const void* logits, const double* sums, c
            DISTSETUP_OUT(dlogits), num_experts, k, factor);
   });
   check_launch("balance_backward");
+}
+
+void router_z_loss(Element element, const void* logits, const double* scale, double* loss, int64_t T, int64_t num_experts,
+                   double factor, StreamHandle stream) {
+  with_type(element, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(router_z_loss_kernel<E>, 1, kCountWarps * kWarp, stream, DISTSETUP_IN(logits), scale, loss, T, num_experts, factor);
+  });
+  check_launch("router_z_loss");
+}
+void router_z_loss_backward(Element element, const void* logits, const double* scale, const void* before, void* dlogits, int64_t T,
+                            int64_t num_experts, double factor, StreamHandle stream) {
+  with_type(element, [&](auto* e) {
+    using E = DISTSETUP_ELEMENT(e);
+    launch(router_z_loss_backward_kernel<E>, unsigned(T), kWarp, stream, DISTSETUP_IN(logits), scale, DISTSETUP_IN(before),
+           DISTSETUP_OUT(dlogits), num_experts, factor);
+  });
+  check_launch("router_z_loss_backward");
 }
 
 #undef DISTSETUP_IN
