@@ -1,16 +1,15 @@
 // The rows of the kernel table (kernel_table.h) of experts. A token's k rows are among T·k rows that lie expert by expert, the tokens
 // of each in order, whatever is routed where: every size is known beforehand, only where one expert's rows end is not.
 //   route         each token's experts and their weights
-//   sort_experts  order[i]: which of the T·k choices (token · k + place) is row i; place: the other way round; starts[e]: the first
-//   row
-//                 of expert e, starts[E] = T·k
+//   sort_experts  order[i]: which of the T·k choices (token · k + place) is row i; place: the other way round; starts[e]: the
+//                 first row of expert e, starts[E] = T·k
 //   permute       rows of tokens -> rows of experts; unpermute is its adjoint, and the other way round
 //   grouped_linear, ..._weighted   what each expert makes of its rows; the weights come in before the second product, so that what an
 //                 expert has made need not be kept
 //   unpermute     each token's rows added up, in the order of experts
 // The loss that spreads tokens evenly (Fedus et al., arXiv 2101.03961, as Transformers computes it, over all layers at once) has the
-// run buffer router_sums: how often each expert was chosen, and the sum of its probabilities, of a micro-batch. The z-loss (Zoph et al.,
-// arXiv 2202.08906, equation 5) is each layer's own: the mean over tokens of the square of log Σ exp of its logits.
+// run buffer router_sums: how often each expert was chosen, and the sum of its probabilities, of a micro-batch. The z-loss (Zoph et
+// al., arXiv 2202.08906, equation 5) is each layer's own: the mean over tokens of the square of log Σ exp of its logits.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -268,7 +268,8 @@ int compare_with_brute_force(std::mt19937_64& random, int num_problems, const st
       const SearchResult quick = search(p, nodes, *make_predictor(p), {.nearest = false, .estimate = estimate});
       REQUIRE((best < 0) == quick.best.empty());
       if (best < 0) continue;
-      INFO(summary(found.best.front().choice, p.recompute_every_k) << " or " << summary(quick.best.front().choice, p.recompute_every_k));
+      INFO(summary(found.best.front().choice, p.recompute_every_k)
+           << " or " << summary(quick.best.front().choice, p.recompute_every_k));
       CHECK(found.best.front().choice == quick.best.front().choice);
     }
     if (best >= 0) {

@@ -302,7 +302,8 @@ TEST_CASE("geometry: newer families have as many parameters as Transformers' cla
     return count_parameters(*g).total;
   };
   CHECK(total(R"({"model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30,)"
-              R"( "num_attention_heads": 24, "num_key_value_heads": 2, "vocab_size": 49152, "sliding_window": 4096})") == 3'030'371'328);
+              R"( "num_attention_heads": 24, "num_key_value_heads": 2, "vocab_size": 49152, "sliding_window": 4096})") ==
+        3'030'371'328);
   CHECK(total(R"({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,)"
               R"( "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128256})") == 3'075'098'624);
   CHECK(total(R"({"model_type": "glm4", "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "head_dim": 128,)"

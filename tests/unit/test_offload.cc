@@ -201,8 +201,7 @@ TEST_CASE("DeepSpeed's twin-flow: sub-groups that stay have their states on the 
 }
 
 TEST_CASE("DeepSpeed's twin-flow: what cannot be split is refused, plan.json says the share where there is one") {
-  const Flags asked = {
-      {"model", "1B"}, {"nodes", "1"}, {"sharding", "zero3"}, {"offload-optimizer", "host"}};
+  const Flags asked = {{"model", "1B"}, {"nodes", "1"}, {"sharding", "zero3"}, {"offload-optimizer", "host"}};
   const auto with = [&](const std::string& trainer, Flags more) {
     more.insert(more.end(), asked.begin(), asked.end());
     more.emplace_back("trainer", trainer);
