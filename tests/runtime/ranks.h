@@ -13,6 +13,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -39,7 +40,8 @@ inline int free_port() {
   }
 }
 
-// Runs body(communicator) on every rank of the mesh. The first exception is thrown again here; assertions belong after the call.
+// Runs body(communicator) on every rank of the mesh. The first exception is thrown again here, one that does not blame another rank
+// before those that do; assertions belong after the call.
 inline void run_ranks(const Mesh& mesh, const std::function<void(Communicator&)>& body) {
   if (mesh.world() == 1) {
     const auto self = make_self_communicator(mesh);
@@ -65,9 +67,16 @@ inline void run_ranks(const Mesh& mesh, const std::function<void(Communicator&)>
     });
   }
   for (std::thread& t : threads) t.join();
+  std::exception_ptr blaming;
   for (const std::exception_ptr& e : errors) {
-    if (e) std::rethrow_exception(e);
+    try {
+      if (e) std::rethrow_exception(e);
+    } catch (const std::exception& error) {
+      if (std::string_view(error.what()).find(" is gone: ") == std::string_view::npos) throw;
+      if (!blaming) blaming = e;
+    }
   }
+  if (blaming) std::rethrow_exception(blaming);
 }
 
 struct ChildResult {
