@@ -135,6 +135,9 @@ class GlooCommunicator : public Communicator {
       }
     }
     if (world() > 1) failures_->closed = [this](const std::vector<int>& peers, int tries) { return closed_connections(peers, tries); };
+    // A rank has its end of a connection before its peer has the other. If it then needs nobody and leaves, the peer finds a connection
+    // that was closed while it was made.
+    GlooCommunicator::barrier();
   }
 
   ~GlooCommunicator() override {

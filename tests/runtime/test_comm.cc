@@ -156,6 +156,12 @@ TEST_CASE("gloo: every rank names the one that was killed, within seconds", "[co
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
+TEST_CASE("ranks that need nobody leave without a word", "[comm]") {
+  std::atomic<int> arrived = 0;
+  for (int round = 0; round < 10; ++round) run_ranks(mesh_of(2, 2), [&](Communicator&) { ++arrived; });
+  CHECK(arrived == 10 * 4);
+}
+
 TEST_CASE("tracing writes down what was asked, in order", "[comm]") {
   const Mesh mesh = mesh_of(2, 4);
   const auto fake = make_fake_communicator(mesh, 5);
