@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/comm/yielding_trylock.h"
 
 namespace distsetup {
 namespace {
@@ -395,6 +396,7 @@ std::unique_ptr<Communicator> make_gloo_communicator(const Mesh& mesh, const Ren
   // libtorch records its last 2000 collectives, one list per process, not guarded against groups used by several threads (2.11). The
   // trace is ours (tracing.h). A value that is set is kept.
   [[maybe_unused]] static const int recorder_off = setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+  num_yields();  // so that the program has yielding_trylock.cc in it
   return std::make_unique<GlooCommunicator>(mesh, rendezvous);
 }
 

@@ -1,4 +1,5 @@
 // Communicators: what arrives where, over every group of a hybrid mesh; that errors name the peer; what Tracing writes down.
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "runtime/collectives.h"
 #include "runtime/comm/gloo.h"
 #include "runtime/comm/tracing.h"
+#include "runtime/comm/yielding_trylock.h"
 #include "runtime/ranks.h"
 
 #include <catch2/catch.hpp>
@@ -154,6 +156,18 @@ TEST_CASE("gloo: every rank names the one that was killed, within seconds", "[co
     }
   }
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+}
+
+TEST_CASE("who finds a lock taken gives up its core, in libraries too", "[comm]") {
+  std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const int64_t before = num_yields();
+  bool taken = true;
+  std::thread([&] { taken = mutex.try_lock(); }).join();
+  CHECK_FALSE(taken);
+  CHECK(num_yields() > before);
+  // What the loader gives to Gloo, which is in a library.
+  CHECK(dlsym(RTLD_DEFAULT, "pthread_mutex_trylock") == reinterpret_cast<void*>(&pthread_mutex_trylock));
 }
 
 TEST_CASE("ranks that need nobody leave without a word", "[comm]") {
