@@ -123,7 +123,6 @@ class GlooCommunicator : public Communicator {
         groups.push_back(shards | Group::kPp);
     }
     for (const Group group : groups) {
-      // One name for the same set of ranks, so that a group that equals another shares its connections.
       const std::vector<int>& members = groups_.members(group);
       if (members.size() < 2) continue;
       for (const Channel channel : {Channel::kGather, Channel::kReduce, Channel::kControl, Channel::kStages}) {
@@ -136,8 +135,7 @@ class GlooCommunicator : public Communicator {
       }
     }
     if (world() > 1) failures_->closed = [this](const std::vector<int>& peers, int tries) { return closed_connections(peers, tries); };
-    // A rank has its end of a connection before its peer has the other. If it then needs nobody and leaves, the peer finds a connection
-    // that was closed while it was made.
+    // A rank has its end of a connection before its peer has the other: one that left now would break what the peer still makes.
     GlooCommunicator::barrier();
   }
 
@@ -252,9 +250,8 @@ class GlooCommunicator : public Communicator {
     run("Broadcast", peers, [&] { return connection(Channel::kControl, Group::kWorld).group->broadcast(tensors, options); })->wait();
   }
   void barrier() override {
-    if (world() < 2) return;
     double one = 1;  // a sum: its wait() names the operation and the time limit like every other
-    control_sum(&one, 1);
+    if (world() > 1) control_sum(&one, 1);
   }
 
   void store_set(const std::string& name, const std::string& value) override {
