@@ -6,10 +6,6 @@
 
 namespace distsetup::replay {
 
-namespace {
-uint64_t bit_of(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }
-}  // namespace
-
 std::string lacks_for(const BlockProgram& program, const Geometry& model) {
   const auto lacks = [&](Condition condition, bool wanted) {
     const uint64_t bit = bit_of(condition);
@@ -33,7 +29,7 @@ std::string lacks_for(const BlockProgram& program, const Geometry& model) {
 uint64_t facts_of(const Setup& s) {
   uint64_t facts = 0;
   const auto say = [&](Condition condition, bool holds) {
-    if (holds) facts |= uint64_t{1} << static_cast<int>(condition);
+    if (holds) facts |= bit_of(condition);
   };
   const Geometry& m = s.model;
   say(Condition::kTensorParallel, s.tp > 1);
@@ -109,7 +105,7 @@ uint64_t facts_of_layer(uint64_t facts, bool experts) {
   if (experts) return facts;
   for (const Condition only : {Condition::kExperts, Condition::kSharedExperts, Condition::kSharedExpertGate,
                                Condition::kRouterScoreBias, Condition::kExpertParallel})
-    facts &= ~(uint64_t{1} << static_cast<int>(only));
+    facts &= ~bit_of(only);
   return facts;
 }
 

@@ -179,12 +179,10 @@ struct SectionReader {
     const bool adaptable =
         op.kind == ProgramOp::Kind::kKernel && op.weight >= 0 && !section.weights[static_cast<size_t>(op.weight)].target.empty();
     const ProgramOp plain = op;
-    if (adaptable) op.when.none |= bit(Condition::kQuantized);
+    if (adaptable) op.when.none |= bit_of(Condition::kQuantized);
     section.ops.push_back(std::move(op));
     if (adaptable) quantized_and_adapted(plain, value);
   }
-
-  static uint64_t bit(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }
 
   // A matrix with a target also exists quantised, and with a low-rank adapter beside it (A: r x in, B: out x r): the ops and weights
   // for both, each under its conditions.
@@ -194,7 +192,7 @@ struct SectionReader {
     ProgramOp base = plain;
     base.kernel = quantized;
     base.recomputed = nullptr;
-    base.when.all |= bit(Condition::kQuantized);
+    base.when.all |= bit_of(Condition::kQuantized);
     section.ops.push_back(std::move(base));
 
     const ProgramWeight matrix = section.weights[static_cast<size_t>(plain.weight)];
@@ -205,7 +203,7 @@ struct SectionReader {
                            fmt::format("found target '{}', expected one of {}", matrix.target, fmt::join(kTargets, ", "))));
       return;
     }
-    const uint64_t adapted = bit(static_cast<Condition>(static_cast<int>(Condition::kAdapterQuery) + (target - kTargets.begin())));
+    const uint64_t adapted = bit_of(static_cast<Condition>(static_cast<int>(Condition::kAdapterQuery) + (target - kTargets.begin())));
     const auto find = [](std::string_view name) { return symbol_index(name); };
     ProgramWeight a, b;
     a.name = matrix.name + ".lora_a";
@@ -232,9 +230,9 @@ struct SectionReader {
         low_rank.when = plain.when;
         low_rank.when.all |= adapted;
         const std::string_view kind = name;
-        (kind == "lora" ? low_rank.when.none : low_rank.when.all) |= bit(Condition::kAdapterCast);
-        if (kind != "lora") (kind == "lora_fp32" ? low_rank.when.none : low_rank.when.all) |= bit(Condition::kAutocast);
-        (dropout ? low_rank.when.all : low_rank.when.none) |= bit(Condition::kAdapterDropout);
+        (kind == "lora" ? low_rank.when.none : low_rank.when.all) |= bit_of(Condition::kAdapterCast);
+        if (kind != "lora") (kind == "lora_fp32" ? low_rank.when.none : low_rank.when.all) |= bit_of(Condition::kAutocast);
+        (dropout ? low_rank.when.all : low_rank.when.none) |= bit_of(Condition::kAdapterDropout);
         section.ops.push_back(low_rank);
       }
     }

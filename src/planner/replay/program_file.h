@@ -82,6 +82,7 @@ enum class Condition : uint8_t {
   kLigerCastsShare,      // it casts what a chunk adds to the head's gradient
   kCount
 };
+inline constexpr uint64_t bit_of(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }
 struct When {
   uint64_t all = 0, none = 0;
   bool holds(uint64_t facts) const { return (facts & all) == all && (facts & none) == 0; }

@@ -28,7 +28,7 @@ bool has_kernels(int package, GpuGeneration generation) {
 bool lists_scores(const Setup& s) {
   const replay::BlockProgram* blocks = s.own_program ? s.own_program.get() : replay::find_program(s.program);
   if (blocks == nullptr) return true;  // layers of a stage, which do
-  constexpr uint64_t flash = uint64_t{1} << static_cast<int>(replay::Condition::kFlash);
+  constexpr uint64_t flash = replay::bit_of(replay::Condition::kFlash);
   return std::any_of(blocks->block.ops.begin(), blocks->block.ops.end(),
                      [](const replay::ProgramOp& op) { return (op.when.none & flash) != 0; });
 }
