@@ -102,6 +102,14 @@ bool is_gated(const ConfigSizes& s, const Geometry& g) {
 
 // What BERT's descendants, OPT and T5 have: layer norms, biases, an MLP of two matrices; positions that are learned, where no rotation
 // is stated.
+// Encoders, and pairs of encoder and decoder: a decoder sees half of its own positions and all of the encoder's.
+bool sees_all_positions(const ConfigSizes& s, const LayerParts& parts) {
+  if (s.is_true({"is_decoder"})) return false;
+  const std::string type = s.text({"model_type"});
+  return encoder_kind(s) != nullptr || parts.decoders > 0 || type.find("bert") != std::string::npos ||
+         model_class(s).ends_with("ForMaskedLM");
+}
+
 void read_style(const ConfigSizes& s, Geometry& g) {
   g.gated_mlp = is_gated(s, g);
   if (!g.gated_mlp) g.activation = "gelu";
@@ -269,6 +277,7 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   g.tied_embeddings = is_tied(s);
   read_heads(s, parts.heads_per_group, g);
   read_style(s, g);
+  g.bidirectional = sees_all_positions(s, parts);
   g.source = "config.json, read by its sizes alone";
   const bool is_encoder = encoder_kind(s) != nullptr,
              shares = s.has({"num_hidden_groups"}) && s.first({"num_hidden_groups"}) < g.num_layers;

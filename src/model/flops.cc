@@ -1,7 +1,7 @@
 // FLOPs of one token. The idea: two per matmul parameter on the token's path, plus attention scores and their weighted sum over
 // the positions a token sees on average. Backward is twice forward.
-// Source: PaLM appendix B (arXiv 2204.02311), with causal attention counted half and latent attention by its own head sizes.
-// Leaves out: the embedding lookup, norms, activations, softmax, recomputation.
+// Source: PaLM appendix B (arXiv 2204.02311), with causal attention counted half, an encoder's whole, and latent attention by its own
+// head sizes. Leaves out: the embedding lookup, norms, activations, softmax, recomputation.
 #include "model/flops.h"
 
 #include "model/count.h"
@@ -9,14 +9,17 @@
 namespace distsetup {
 namespace {
 
-// Positions a token attends to, averaged over a sequence of S: S/2, and with a window w < S, w·(1 - w/(2S)).
 double mean_positions(const Geometry& g, int64_t layer, double sequence_length) {
-  const double window = static_cast<double>(g.sliding_window);
-  if (!has_window(g, layer) || window >= sequence_length) return sequence_length / 2;
-  return window * (1 - window / (2 * sequence_length));
+  return mean_attended(sequence_length, has_window(g, layer) ? static_cast<double>(g.sliding_window) : 0, g.bidirectional);
 }
 
 }  // namespace
+
+double mean_attended(double length, double window, bool bidirectional) {
+  const double ends = bidirectional ? 4 : 2;  // a window of w lacks w / 2 at one end of the sequence, or w / 4 at both
+  if (window <= 0 || window >= length) return bidirectional ? length : length / 2;
+  return window * (1 - window / (ends * length));
+}
 
 TokenFlops token_flops(const Geometry& g, int64_t sequence_length) {
   const bool latent = g.attention == Attention::kLatent;

@@ -6,6 +6,10 @@
 
 namespace distsetup {
 
+// Keys that a query sees, averaged over `length` positions: half of them, in an encoder all; of a window w: w (1 - w / 2S), of one to
+// both sides w (1 - w / 4S).
+double mean_attended(double length, double window, bool bidirectional);
+
 // 6 per matmul parameter plus causal attention (half of S); kFlopsConvention says so where a number is shown.
 // Source: PaLM appendix B (arXiv 2204.02311), with causal halving.
 struct TokenFlops {

@@ -80,6 +80,7 @@ void visit(V& v, Geometry& g) {
   v("v_head_size", g.v_head_size);
   v("sliding_window", g.sliding_window);
   v("scan_channels", g.scan_channels);
+  v("bidirectional", g.bidirectional, false);
   v("source", g.source);
   v("native_program", g.native_program);
 }

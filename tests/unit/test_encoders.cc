@@ -8,7 +8,9 @@
 #include "base/value_json.h"
 #include "model/approximate.h"
 #include "model/count.h"
+#include "model/flops.h"
 #include "model/hf_config.h"
+#include "planner/time/step.h"
 #include "support/presets.h"
 
 using namespace distsetup;
@@ -90,6 +92,30 @@ TEST_CASE("encoders: what the file does not say is as the class assumes") {
   CHECK_FALSE(read("novel", "NovelModel", kBase + R"(, "vocab_size": 30522)")->gated_mlp);
   CHECK(read("novel", "NovelModel", R"("hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 2048, "vocab_size": 30522)")
             ->gated_mlp);
+}
+
+// A position of an encoder sees those behind it, too: scores and their weighted sum cost twice what causal ones do.
+TEST_CASE("encoders: attention is not causal") {
+  const std::string sizes = kLarge + kBert;
+  Geometry bert = *read("bert", "BertForMaskedLM", sizes);
+  REQUIRE(bert.bidirectional);
+  Geometry causal = bert;
+  causal.bidirectional = false;
+  const double scores = 4.0 * 24 * 1024;  // per key and token: two products over 24 layers of 1,024
+  CHECK(token_flops(bert, 512).forward - token_flops(causal, 512).forward == Approx(scores * 256));
+  Setup s;
+  s.program = "unknown";
+  s.gpu = find_gpu(presets(), "h100_sxm")->gpu;
+  s.sequence_length = 32768;
+  const auto seconds = [&](const Geometry& g) {
+    s.model = g;
+    return estimate_time(s).attention_s;
+  };
+  CHECK(seconds(bert) / seconds(causal) == Approx(2).epsilon(0.05));
+  CHECK(read("modernbert", "ModernBertForMaskedLM", sizes)->bidirectional);
+  CHECK(read("t5", "T5ForConditionalGeneration", sizes + R"(, "is_encoder_decoder": true)")->bidirectional);
+  CHECK_FALSE(read("bert", "BertLMHeadModel", sizes + R"(, "is_decoder": true)")->bidirectional);
+  CHECK_FALSE(read("novel", "NovelForCausalLM", sizes)->bidirectional);
 }
 
 TEST_CASE("encoders: pairs of encoder and decoder have two tables of positions and three norms in a decoder's layer") {

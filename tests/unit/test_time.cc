@@ -106,9 +106,10 @@ TEST_CASE("gemm time: a thin product is bound by memory and rows off 16 bytes ru
 }
 
 TEST_CASE("attention FLOPs: causal half and a window counts its own positions and backward costs 2.5 forwards of work") {
-  CHECK(mean_attended(8192, 0, 1) == 4096);
-  CHECK(mean_attended(8192, 4096, 1) == 4096 * (1 - 0.25));
-  CHECK(mean_attended(8192, 0, 0.5) == 2048);
+  CHECK(mean_attended(8192, 0, false) == 4096);
+  CHECK(mean_attended(8192, 4096, false) == 4096 * (1 - 0.25));
+  CHECK(mean_attended(8192, 0, true) == 8192);
+  CHECK(mean_attended(8192, 4096, true) == 4096 * (1 - 0.125));
   const AttentionShape shape{8192, 4096, 8192, 32, 128, 128};
   CHECK(attention_flops(shape) == 4.0 * 8192 * 4096 * 32 * 128);
   TimeConstants c;

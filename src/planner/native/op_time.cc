@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "model/flops.h"
 #include "planner/native/plan_rates.h"
 #include "planner/native/step_time.h"
 #include "planner/time/attention.h"
@@ -136,7 +137,7 @@ class OpTimes {
       case OpKind::kAttention: {
         const double length = symbol("S"), head = symbol("d");
         const AttentionShape shape{
-            symbol("T"), mean_attended(length, static_cast<double>(op.op->attributes.window), 1), length, symbol("a"), head, head};
+            symbol("T"), mean_attended(length, static_cast<double>(op.op->attributes.window), false), length, symbol("a"), head, head};
         return backward && !op.recomputed ? attention_backward_s(c, shape) : attention_forward_s(c, shape);
       }
       case OpKind::kLoss:

@@ -39,10 +39,4 @@ double attention_backward_s(const TimeConstants& c, const AttentionShape& s) {
   return c.gemm.kernel_s + 2.5 * attention_flops(s) / (c.attention.backward_flops_per_s * rate_share(c.attention, s));
 }
 
-double mean_attended(double sequence, double window, double fraction) {
-  const double length = sequence * fraction;
-  if (window <= 0 || window >= length) return length / 2;
-  return window * (1 - window / (2 * length));
-}
-
 }  // namespace distsetup

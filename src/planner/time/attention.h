@@ -6,7 +6,7 @@ namespace distsetup {
 
 struct AttentionShape {
   double tokens = 0;     // queries on this rank
-  double positions = 0;  // keys a query sees, averaged (causal: half of the sequence)
+  double positions = 0;  // keys a query sees, averaged (model/flops.h, mean_attended)
   double sequence = 0;   // keys there are
   double heads = 0;      // on this rank
   double qk_size = 0, v_size = 0;
@@ -15,8 +15,5 @@ struct AttentionShape {
 double attention_flops(const AttentionShape& shape);  // forward, only what causality needs
 double attention_forward_s(const TimeConstants& c, const AttentionShape& shape);
 double attention_backward_s(const TimeConstants& c, const AttentionShape& shape);
-
-// Mean keys per query: half of the sequence; inside a window w: w (1 - w / 2S). `fraction`: mean document over the sequence.
-double mean_attended(double sequence, double window, double fraction);
 
 }  // namespace distsetup

@@ -103,7 +103,9 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
 
 PassTime LayerModel::attention_pass(const LayerWork& w, bool forward) const {
   const auto sequence = static_cast<double>(s.sequence_length);
-  AttentionShape shape{tokens, mean_attended(sequence, w.window, s.mean_sequence_fraction), sequence, w.heads, w.qk_size, w.v_size};
+  AttentionShape shape{tokens,    mean_attended(sequence * s.mean_sequence_fraction, w.window, s.model.bidirectional),
+                       sequence,  w.heads,
+                       w.qk_size, w.v_size};
   PassTime p;
   p.attention = forward ? attention_forward_s(c, shape) : attention_backward_s(c, shape);
   p.flops = attention_flops(shape) * (forward ? 1 : c.attention_kernel == AttentionKernel::kUnfused ? 2 : 2.5);
@@ -305,7 +307,8 @@ double LayerModel::orthogonalise_s(const LayerWork& w) const {
 }
 
 LayerTime LayerModel::layer_time(const LayerWork& w) const {
-  double flops = 2 * mean_attended(static_cast<double>(s.sequence_length), w.window, 1) * w.heads * s.tp * (w.qk_size + w.v_size);
+  double flops = 2 * mean_attended(static_cast<double>(s.sequence_length), w.window, s.model.bidirectional) * w.heads * s.tp *
+                 (w.qk_size + w.v_size);
   for (int i = 0; i < w.num_gemms; ++i) {
     const LayerGemm& m = w.gemms[static_cast<size_t>(i)];
     flops += 2 * m.n * m.k * m.rows_per_token * (m.experts > 0 ? w.expert_ranks * w.chosen_share : 1);
