@@ -189,3 +189,21 @@ TEST_CASE("assumed: a stream is whole when each of its documents is", "[read]") 
   CHECK_FALSE(is_whole(first));
   CHECK_FALSE(is_whole(second));
 }
+
+TEST_CASE("read: the kernel of attention that a training configuration asks for is the plan's", "[read]") {
+  const std::string trl =
+      "model_name_or_path: a/b\noutput_dir: o\nper_device_train_batch_size: 2\nmax_length: 512\nattn_implementation: ";
+  check("sft.yaml", trl + "flash_attention_2\n", {{"derived.attention", "flash2"}});
+  check("sft.yaml", trl + "kernels-community/vllm-flash-attn3\n", {{"derived.attention", "flash3"}});
+  check("sft.yaml", trl + "eager\n", {{"derived.attention", "eager"}});
+  check("sft.yaml", trl + "flex_attention\n", {{"derived.attention", ""}});
+  const std::string axolotl = "base_model: a/b\nmicro_batch_size: 2\nsequence_len: 512\ndatasets: [{path: d, type: alpaca}]\n";
+  check("run.yaml", axolotl + "flash_attention: true\n", {{"derived.attention", "flash2"}});
+  check("run.yaml", axolotl + "flash_attention: false\n", {{"derived.attention", ""}});
+  check("run.yaml", axolotl + "attn_implementation: sdpa\n", {{"derived.attention", "sdpa"}});
+  const std::string factory =
+      "model_name_or_path: a/b\nstage: sft\ndo_train: true\nfinetuning_type: full\ncutoff_len: 512\nflash_attn: ";
+  check("lf.yaml", factory + "fa2\n", {{"derived.attention", "flash2"}});
+  check("lf.yaml", factory + "disabled\n", {{"derived.attention", "eager"}});
+  check("lf.yaml", factory + "auto\n", {{"derived.attention", ""}});
+}

@@ -45,6 +45,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.tokenizer",
                                                  "derived.chat_template",
                                                  "derived.packing",
+                                                 "derived.attention",
                                                  "derived.prompt_format",
                                                  "derived.synthetic",
                                                  "derived.held_out",

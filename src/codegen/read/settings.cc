@@ -15,7 +15,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 78> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 79> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -89,6 +89,7 @@ constexpr std::array<FieldPath, 78> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"derived.prompt_format", "data.prompt_format"},
                                                {"derived.synthetic", "data.synthetic"},
                                                {"derived.packing", "data.packing"},
+                                               {"derived.attention", "trainer.attention"},
                                                {"derived.held_out", "data.held_out"},
                                                {"train.lora_alpha", "adapter.alpha"},
                                                {"train.rslora", "adapter.rslora"},
