@@ -92,6 +92,7 @@ std::vector<LifetimeProgram> read_programs() {
     program.name = file.path.substr(17, file.path.size() - 17 - 5);
     if (const Value* multiple = value->find("vocabulary_multiple"); multiple != nullptr)
       program.vocabulary_multiple = *as_int(*multiple);
+    if (const Value* by = value->find("stages_by_cost"); by != nullptr) program.stages_by_cost = by->text == "true";
     for (const Value::Entry& part : value->find("parts")->entries) program.parts.push_back(read_part(part.first, part.second));
     programs.push_back(std::move(program));
   }

@@ -50,6 +50,7 @@ struct LifetimePart {
 struct LifetimeProgram {
   std::string name;
   int64_t vocabulary_multiple = 1;  // per tensor-parallel rank (Megatron's --make-vocab-size-divisible-by)
+  bool stages_by_cost = false;      // a stage takes layers until it has its share of the parameters that multiply, the head's included
   std::vector<LifetimePart> parts;
   const LifetimePart* find(std::string_view part) const;
 };

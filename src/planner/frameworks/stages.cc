@@ -72,11 +72,31 @@ int64_t layer_vectors(const Setup& s, bool experts) {
   return n;
 }
 
+// The block that crosses a stage's share of the costs is still this stage's (nanotron src/nanotron/models/base.py, build_model).
+std::vector<int64_t> layers_by_cost(const Geometry& g, int64_t slots) {
+  const auto layer = static_cast<double>(4 * g.num_heads * g.head_size * g.hidden + 3 * g.feed_forward * g.hidden);
+  const double share =
+      (static_cast<double>(g.num_layers) * layer + static_cast<double>(g.vocabulary * g.hidden)) / static_cast<double>(slots);
+  std::vector<int64_t> layers(static_cast<size_t>(slots));
+  int64_t slot = 0;
+  for (int64_t i = 1; i <= g.num_layers; ++i) {
+    ++layers[static_cast<size_t>(slot)];
+    if (static_cast<double>(i) * layer > static_cast<double>(slot + 1) * share) ++slot;
+  }
+  return layers;
+}
+
+std::vector<int64_t> layers_of_chunks(const Setup& s, int64_t slots) {
+  const LifetimeProgram* program = s.traits().lifetime_programs ? lifetime_program(s.program) : nullptr;
+  if (slots > 1 && program != nullptr && program->stages_by_cost) return layers_by_cost(s.model, slots);
+  return layers_per_chunk(s.model.num_layers, slots);
+}
+
 }  // namespace
 
 std::vector<StageLayers> pipeline_stages(const Setup& s) {
   const int64_t slots = int64_t{s.pp} * s.virtual_stages;
-  const std::vector<int64_t> of_slot = layers_per_chunk(s.model.num_layers, slots);
+  const std::vector<int64_t> of_slot = layers_of_chunks(s, slots);
   std::vector<StageLayers> stages(static_cast<size_t>(s.pp));
   int64_t at = 0;
   for (int64_t slot = 0; slot < slots; ++slot) {

@@ -20,7 +20,7 @@ struct StageLayers {
   int64_t in_flight = 1;   // chunks of the stage whose activations are kept at once
 };
 // Layers are spread evenly; where the embedding and the head count as layers (their number then divides), the first and last stage get
-// one less; what is left over goes to the middle.
+// one less; what is left over goes to the middle. Of a program whose stages go by cost, by that.
 std::vector<StageLayers> pipeline_stages(const Setup& setup);
 
 // The parts of the program that a setup runs: of a program of lifetimes (`experts` is nullptr for dense models), or traced ones.
