@@ -23,9 +23,28 @@ bool begins_cell(const CodeBase& base, const std::string& cell) {
                      [&](const std::string& start) { return cell.starts_with(start); });
 }
 
+Diagnostics read_first_sight(const std::string& path, std::map<std::string, FirstSight>& out) {
+  const Result<Value> file = read_yaml_file(path);
+  if (!file) return file.diagnostics;
+  const Value* rows = file->find("first_sight");
+  if (rows == nullptr) return {error(code::kMissingKey, file->location, "expected 'first_sight'")};
+  for (const Value::Entry& row : rows->entries) {
+    FirstSight& first = out[row.first];
+    if (const Value* program = row.second.find("program")) first.program = program->text;
+    for (const Metric metric : kMetrics) {
+      const Value* number = row.second.find(name(metric));
+      if (number == nullptr) continue;
+      const Result<double> predicted = as_double(*number);
+      if (!predicted) return predicted.diagnostics;
+      first.predicted[static_cast<size_t>(metric)] = *predicted;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<CodeBases> read_code_bases(const std::string& path) {
+Result<CodeBases> read_code_bases(const std::string& path, const std::string& first_sight_path) {
   const Result<Value> file = read_yaml_file(path);
   if (!file) return file.diagnostics;
   const Value* entries = file->find("code_bases");
@@ -43,6 +62,7 @@ Result<CodeBases> read_code_bases(const std::string& path) {
     if (holds(loose_names, base.name)) base.weight = *weight;
     bases.all.push_back(std::move(base));
   }
+  if (Diagnostics wrong = read_first_sight(first_sight_path, bases.first_sight); has_error(wrong)) return wrong;
   for (const std::string& name : loose_names) {
     if (std::none_of(bases.all.begin(), bases.all.end(), [&](const CodeBase& b) { return b.name == name; }))
       return error(code::kUnknownKey, loose->location, "'" + name + "' is no code base");

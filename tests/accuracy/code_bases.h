@@ -1,5 +1,7 @@
-// Which rows were run by the same code (code_bases.yaml): what is left out together, and what counts less in a fit.
+// Which rows were run by the same code (code_bases.yaml): what is left out together, and what counts less in a fit. And what was
+// predicted of a code base when it was new here (first_sight.yaml).
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,11 +16,17 @@ struct CodeBase {
   double weight = 1;                    // of its rows in a fit
 };
 
-struct CodeBases {
-  std::vector<CodeBase> all;
+struct FirstSight {
+  std::string program;
+  double predicted[4] = {0, 0, 0, 0};  // by Metric; 0: none
 };
 
-Result<CodeBases> read_code_bases(const std::string& path);
+struct CodeBases {
+  std::vector<CodeBase> all;
+  std::map<std::string, FirstSight> first_sight;  // by the row's id
+};
+
+Result<CodeBases> read_code_bases(const std::string& path, const std::string& first_sight_path);
 
 // By block and framework cell, else by framework cell alone. nullptr: none is listed, and the framework cell is its name.
 const CodeBase* code_base_of(const CodeBases& bases, const Row& row);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <set>
 
 #include "fit.h"
@@ -35,8 +36,8 @@ struct Miss {
 };
 
 Interval interval_without(const Scored& row, Metric metric, const Calibration& residual_constants) {
-  return interval_of(row.setup, quantity(metric), predicted_value(row, metric, Column::kHeldOutCodeBase) * unit_of(metric), kInside,
-                     residual_constants);
+  return interval_of(unseen_setup(row), quantity(metric), predicted_value(row, metric, Column::kHeldOutCodeBase) * unit_of(metric),
+                     kInside, residual_constants);
 }
 
 template <class Visit>
@@ -145,6 +146,10 @@ ResidualsByCodeBase residuals_without_each(const std::vector<Scored>& rows) {
 }
 
 Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_base) {
+  return fit_unseen(rows, std::set<std::string>{code_base});
+}
+
+Calibration fit_unseen(const std::vector<Scored>& rows, const std::set<std::string>& left_out) {
   Calibration fitted;
   for (const std::string_view group : {"memory", "time"}) {
     std::vector<std::string> names;
@@ -152,7 +157,7 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_
     std::map<std::string, int> size;
     const auto each = [&](auto visit) {
       each_prediction(rows, [&](const Scored& row, const Measurement& m) {
-        if (row.code_base != code_base && measured_group(quantity(m.metric)) == group) visit(row, m);
+        if (!left_out.contains(row.code_base) && measured_group(quantity(m.metric)) == group) visit(row, m);
       });
     };
     each([&](const Scored& row, const Measurement&) { ++size[row.code_base]; });
@@ -160,7 +165,7 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_
       Miss miss;
       miss.by = std::abs(std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase)));
       miss.weight = 1 / std::sqrt(size[row.code_base]);
-      for (const Difficulty& one : difficulties(row.setup, quantity(m.metric))) {
+      for (const Difficulty& one : difficulties(unseen_setup(row), quantity(m.metric))) {
         auto name = std::find(names.begin(), names.end(), one.key);
         if (name == names.end()) name = names.insert(names.end(), std::string(one.key));
         miss.difficulties.push_back(static_cast<size_t>(name - names.begin()));
@@ -170,7 +175,11 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_
     const std::vector<double> widths = fit_widths(misses, names.size(), group == "time" ? kTime : kMemory);
     for (size_t i = 0; i < names.size(); ++i) {
       if (widths[i] == 0) continue;
-      for (const char* side : {"below", "above"}) fitted.constants[fmt::format("unseen.{}.{}.{}", group, names[i], side)] = widths[i];
+      for (const char* side : {"below", "above"}) {
+        fitted.constants[fmt::format("unseen.{}.{}.{}", group, names[i], side)] = widths[i];
+        // Of a plan that names no code base nobody knows: its own layers are as likely as another's.
+        if (names[i] == "other_layers") fitted.constants[fmt::format("unseen.{}.unnamed.{}", group, side)] = widths[i] / 2;
+      }
     }
   }
   return fitted;
@@ -196,6 +205,50 @@ LeaveOutScore leave_out_score(const std::vector<Scored>& rows, const ResidualsBy
   for (const auto& [name, sum] : by_metric) score.metrics.push_back(left_out(name, sum));
   for (const auto& [name, sum] : by_code_base) score.code_bases.push_back(left_out(name, sum));
   return score;
+}
+
+std::vector<Halves> score_halves(const std::vector<Scored>& rows, int num_draws, uint64_t seed) {
+  std::vector<Halves> both;
+  for (const char* group : {"memory", "time"}) {
+    std::set<std::string> names;
+    const auto each = [&](auto visit) {
+      each_prediction(rows, [&](const Scored& row, const Measurement& m) {
+        if (measured_group(quantity(m.metric)) == group) visit(row, m);
+      });
+    };
+    each([&](const Scored& row, const Measurement&) { names.insert(row.code_base); });
+    std::vector<std::string> order(names.begin(), names.end());
+    std::mt19937_64 random(seed);
+    Halves halves{group, {}, 0};
+    std::vector<double> half_widths;
+    for (int draw = 0; draw < num_draws; ++draw) {
+      for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
+      const std::set<std::string> held(order.begin() + static_cast<long>(order.size() / 2), order.end());
+      const Calibration widths = fit_unseen(rows, held);
+      std::map<std::string, std::pair<int, int>> inside;  // of how many
+      each([&](const Scored& row, const Measurement& m) {
+        if (!held.contains(row.code_base)) return;
+        const double width = unseen_spread(unseen_setup(row), quantity(m.metric), widths).above;
+        const double by = std::abs(std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase)));
+        auto& [in, of] = inside[row.code_base];
+        in += by <= width ? 1 : 0;
+        ++of;
+        half_widths.push_back((std::exp(width) - std::exp(-width)) / 2);
+      });
+      HalfDraw one;
+      int in = 0, of = 0;
+      for (const auto& [name, count] : inside) {
+        in += count.first;
+        of += count.second;
+        one.inside_by_code_base += static_cast<double>(count.first) / count.second / static_cast<double>(inside.size());
+      }
+      one.inside = static_cast<double>(in) / std::max(1, of);
+      halves.draws.push_back(one);
+    }
+    halves.median_half_width = middle(half_widths);
+    both.push_back(std::move(halves));
+  }
+  return both;
 }
 
 }  // namespace distsetup::accuracy

@@ -1,5 +1,6 @@
 // distsetup-accuracy: scores the planner's predictions against measured runs, refits the constants, writes the stored table.
 //   distsetup-accuracy --source DIR [FILE.csv ...] [--json]      without a file: the rows under tests/accuracy
+//   distsetup-accuracy --source DIR --halves SEED                widths from half of the code bases, held against the other half
 //   distsetup-accuracy --source DIR --check                      also fails when a score got worse than tests/accuracy/table.json
 //   distsetup-accuracy --source DIR --update                     writes table.txt, table.json and presets/calibration/residuals.yaml
 //   distsetup-accuracy --source DIR --fit [BLOCK ...]            refits presets/calibration/time.yaml (to all blocks when none is
@@ -29,6 +30,7 @@ namespace {
 struct Options {
   std::string source = ".";
   std::vector<std::string> files, blocks;
+  int halves = -1;  // the seed
   bool json = false, check = false, update = false, fit = false, quick = false;
 };
 
@@ -75,6 +77,10 @@ Result<Loaded> load(const std::vector<std::string>& files, const CodeBases& base
       s.measured = measurements(row);
       const CodeBase* base = code_base_of(bases, row);
       s.code_base = base == nullptr ? row.text("framework") : base->name;
+      if (const auto first = bases.first_sight.find(row.id); first != bases.first_sight.end()) {
+        s.first_program = first->second.program;
+        std::copy(std::begin(first->second.predicted), std::end(first->second.predicted), std::begin(s.first_sight));
+      }
       s.weight = base == nullptr ? 1 : base->weight;
       s.is_transfer = is_transfer;
       s.row = std::move(row);
@@ -277,6 +283,24 @@ int run_fit(const Options& options, const Loaded& training, const Calibration& s
   return 0;
 }
 
+int run_halves(const std::vector<Scored>& rows, int seed) {
+  constexpr int kDraws = 20;
+  for (const Halves& one : score_halves(rows, kDraws, static_cast<uint64_t>(seed))) {
+    HalfDraw mean, least{1, 1};
+    for (const HalfDraw& draw : one.draws) {
+      mean.inside += draw.inside / kDraws;
+      mean.inside_by_code_base += draw.inside_by_code_base / kDraws;
+      least.inside = std::min(least.inside, draw.inside);
+    }
+    std::printf(
+        "%-6s %d draws of half of the code bases, seed %d: %.1f %% inside (least %.1f %%), mean over code bases %.1f %%, "
+        "median half-width %.1f %%\n",
+        one.group.c_str(), kDraws, seed, 100 * mean.inside, 100 * least.inside, 100 * mean.inside_by_code_base,
+        100 * one.median_half_width);
+  }
+  return 0;
+}
+
 int run_update(const Options& options, const Scoreboard& board, const Calibration& residual_constants) {
   const std::string comment =
       "# log(measured / predicted) at both ends of n held-out rows: of tokens/s the 5th (low) and 95th (high) percentile, of memory "
@@ -298,7 +322,7 @@ int run(const Options& options) {
   const std::vector<std::string> fitted = {folder + "measured.csv", folder + "b200.csv"};
   std::vector<std::string> own = fitted;
   own.push_back(folder + "transfer.csv");
-  const Result<CodeBases> bases = read_code_bases(folder + "code_bases.yaml");
+  const Result<CodeBases> bases = read_code_bases(folder + "code_bases.yaml", folder + "first_sight.yaml");
   if (!bases) return fail(bases.diagnostics);
   Result<Loaded> training = load(fitted, *bases);
   if (!training) return fail(training.diagnostics);
@@ -309,6 +333,7 @@ int run(const Options& options) {
   if (!scored) return fail(scored.diagnostics);
   predict_time(scored->scored, training->scored, *start, options.quick && !options.update);
   predict_bytes(scored->scored);
+  if (options.halves >= 0) return run_halves(scored->scored, options.halves);
   // Rows of a file are held against the shipped intervals: its code bases are not in them, unless they are ours.
   const ResidualsByCodeBase without = options.files.empty() ? residuals_without_each(scored->scored) : ResidualsByCodeBase{};
   Calibration residual_constants = embedded_calibration();
@@ -338,6 +363,8 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     if (argument == "--source" && i + 1 < argc) {
       options.source = argv[++i];
+    } else if (argument == "--halves" && i + 1 < argc) {
+      options.halves = std::atoi(argv[++i]);
     } else if (argument == "--quick") {
       options.quick = true;
     } else if (argument == "--json") {
@@ -350,7 +377,8 @@ int main(int argc, char** argv) {
       options.fit = true;
     } else if (argument.starts_with("--")) {
       std::fprintf(stderr,
-                   "unknown option '%s' (distsetup-accuracy --source DIR [FILE.csv ...] [--json] [--quick] [--check] [--update] "
+                   "unknown option '%s' (distsetup-accuracy --source DIR [FILE.csv ...] [--json] [--quick] [--halves SEED] [--check] "
+                   "[--update] "
                    "[--fit BLOCK ...])\n",
                    argv[i]);
       return 2;

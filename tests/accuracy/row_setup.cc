@@ -219,7 +219,9 @@ Result<Setup> row_setup(const Row& row) {
   const std::string& framework = row.text("framework");
   const auto begins = [&](std::string_view part) { return framework.starts_with(part); };
   Result<Setup> setup;
-  if (begins("torchtune") || begins("torchao benchmark")) {
+  if (is_own_loop(row)) {
+    setup = loop_row(row);
+  } else if (begins("torchtune") || begins("torchao benchmark")) {
     setup = tune_row(row);
   } else if (begins("torchtitan") || begins("torchao") || begins("KempnerForge") || begins("PithTrain")) {
     setup = torch_row(row);

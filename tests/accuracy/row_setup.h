@@ -45,6 +45,8 @@ Result<Setup> megatron_row(const Row& row);  // Megatron-Core, NeMo, Megatron-LM
 Result<Setup> lean_row(const Row& row);      // LLM.Q, llm.c, modded-nanogpt, parameter-golf, nanochat, autoresearch
 bool is_own_gpt(const Row& row);             // the GPTs of the last four
 Result<Geometry> own_gpt_geometry(const Row& row);
+bool is_own_loop(const Row& row);  // prime-rl, nanotron, canifinetune
+Result<Setup> loop_row(const Row& row);
 Result<Setup> deepspeed_row(const Row& row);  // DeepSpeed with transformers, xtuner, InternEvo, ATorch
 
 }  // namespace distsetup::accuracy

@@ -94,7 +94,15 @@ Statistics statistics(std::vector<double> relative) {
   return s;
 }
 
+Setup unseen_setup(const Scored& row) {
+  Setup setup = row.setup;
+  if (!row.first_program.empty()) setup.program = row.first_program;
+  return setup;
+}
+
 double predicted_value(const Scored& row, Metric metric, Column column) {
+  const double first = row.first_sight[static_cast<size_t>(metric)];
+  if (column == Column::kHeldOutCodeBase && first > 0) return first;
   return metric == Metric::kTokensPerSecond ? row.tokens_per_s[static_cast<size_t>(column)] : row.prediction.of(metric);
 }
 

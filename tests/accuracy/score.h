@@ -26,6 +26,9 @@ struct Scored {
   Prediction prediction;                  // with the fitted constants
   double tokens_per_s[4] = {0, 0, 0, 0};  // by Column: refitted without the row's block, its model size, its code base
   std::vector<Measurement> measured;
+  // What was predicted when the code base was new here, and by which program (first_sight.csv); 0: nobody kept it.
+  double first_sight[4] = {0, 0, 0, 0};  // by Metric
+  std::string first_program;
   int64_t need_bytes = 0;                                    // 0: not replayed, there is no doubt
   double fit_probability = 0, left_out_fit_probability = 0;  // with the shipped intervals; with those of other code bases
 };
@@ -44,6 +47,7 @@ Statistics statistics(std::vector<double> relative_errors);
 double relative_error(const Scored& row, const Measurement& measured, Column column);
 std::string block_name(const Scored& row);  // of rows of transfer.csv with a star
 double predicted_value(const Scored& row, Metric metric, Column column);
+Setup unseen_setup(const Scored& row);  // as it was planned at first sight
 
 struct BlockScore {
   std::string block;

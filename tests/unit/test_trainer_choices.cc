@@ -288,6 +288,21 @@ TEST_CASE("4-bit weights that are not split are prepared for training: what runs
   CHECK_FALSE(prepared("ddp", "qlora", Sharding::kDdp, "llamafactory"));  // prepares nothing
 }
 
+TEST_CASE("trainer choices: a trainer without a target may be another code base of its kind") {
+  const auto is_assumed = [](const char* trainer, const char* target) {
+    Flags flags = {{"model", "8B"}, {"nodes", "1"}, {"trainer", trainer}};
+    if (*target != 0) flags.emplace_back("launch-target", target);
+    const Result<Problem> problem = resolved(flags);
+    REQUIRE(problem.ok());
+    return problem->setup.software.is_assumed;
+  };
+  CHECK(is_assumed("fsdp2", ""));
+  CHECK(is_assumed("megatron", ""));
+  CHECK(is_assumed("deepspeed", "deepspeed"));  // scripts of one's own
+  CHECK_FALSE(is_assumed("fsdp2", "torchtitan"));
+  CHECK_FALSE(is_assumed("megatron", "megatron-lm"));
+}
+
 TEST_CASE("a script of one's own holds its logits while their loss is differentiated") {
   CHECK(setup_of({{"model", "8B"}, {"trainer", "unknown"}}).software.logits_kept);
 }

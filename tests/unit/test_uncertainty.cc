@@ -173,6 +173,13 @@ TEST_CASE("uncertainty: what is not measured is named with what it adds") {
   REQUIRE(reasons.size() >= 2);
   CHECK(reasons[0].starts_with("no measured run of somebody's trainer: as other code bases show, memory ±"));
   CHECK(reasons[1].starts_with("less sure there with experts: "));
+  // A plan for a trainer alone may run another code base of the same kind.
+  s.software.name = "Megatron-LM";
+  s.model.num_experts = 0;
+  s.software.is_assumed = true;
+  REQUIRE_FALSE(distance_reasons(s).empty());
+  CHECK(
+      distance_reasons(s)[0].starts_with("no --launch-target says that it is Megatron-LM and not another: as other code bases show"));
   // One code base above Transformers' Trainer is measured, which says little of the scripts of others.
   Setup script = setup_of(Framework::kFsdp1);
   script.software.name = "transformers 5, torch 2.9";

@@ -50,6 +50,7 @@ enum class UnitWrapping { kRoot, kHeadApart, kAllApart };
 // What changed between releases of a stack and is visible in bytes or seconds.
 struct Software {
   std::string name;                        // "torchtitan 2024-12", for messages
+  bool is_assumed = false;                 // nobody said that the code base is the trainer's own, and not another of the same kind
   int released = 0;                        // yyyymm; 0 = not known
   bool expandable_segments = false;        // PYTORCH_CUDA_ALLOC_CONF of the launcher
   bool reduce_scatter_pool = false;        // reduce-scatter inputs in a pool of their own (FSDP2 before mid-2024)

@@ -77,6 +77,22 @@ std::string widths_text(const Difficulty& difficulty, bool of_memory, bool of_ti
   return text;
 }
 
+// Programs list the layers of one code base; Transformers' are what many scripts run. Nobody knows whether an unnamed one has them.
+bool has_own_layers(const Setup& s) {
+  if (s.own_program != nullptr || s.program.starts_with("hf_") || s.program == "hand_written") return true;
+  if (s.software.is_assumed || s.program.starts_with("unknown")) return false;
+  constexpr struct {
+    std::string_view program, stack;  // the beginning of both
+  } kLayersOf[] = {{"torchtitan", "torchtitan"}, {"torchtitan", "torchao"}, {"litgpt", "lit"},       {"mpt", "llm_foundry"},
+                   {"megatron", "megatron"},     {"megatron", "nemo"},      {"megatron", "primus"},  {"megatron", "ms_swift_megatron"},
+                   {"nanotron", "nanotron"},     {"modded", "modded"},      {"nanochat", "nanochat"}};
+  const std::string stack = stack_of(s.software.name);
+  return std::any_of(std::begin(kLayersOf), std::end(kLayersOf),
+                     [&](const auto& one) { return s.program.starts_with(one.program) && stack.starts_with(one.stack); });
+}
+
+bool has_other_stages(const Setup& s) { return s.traits().lifetime_programs && !has_own_layers(s); }
+
 // Launches and gathers count as much as products.
 bool works_on_little(const Setup& s) {
   constexpr int64_t kFewTokens = 4096;
@@ -107,7 +123,10 @@ std::vector<Feature> features(const Setup& s) {
   const std::string framework(s.traits().id), stack = stack_of(s.software.name);
   const std::string of = "no measured run of " + framework;
   std::vector<Feature> all = {
-      {"software", "software." + stack, "no measured run of " + (s.software.name.empty() ? "this code base" : s.software.name)},
+      s.software.is_assumed
+          ? Feature{"software", "software.assumed", "no --launch-target says that it is " + s.software.name + " and not another"}
+          : Feature{"software", "software." + stack,
+                    "no measured run of " + (s.software.name.empty() ? "this code base" : s.software.name)},
       {"program", fmt::format("program.{}.{}", framework, s.program), fmt::format("{} with program {}", of, s.program)},
       {"gpu", fmt::format("gpu.{}.{}", framework, architecture(s.gpu)), fmt::format("{} on GPUs like {}", of, s.gpu.name)},
       {"precision", fmt::format("precision.{}.{}", framework, precision(s)), fmt::format("{} in {}", of, precision(s))}};
@@ -158,6 +177,9 @@ std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
              {{"context", "context parallelism"}, s.cp > 1},
              {{"offload", "offloading"}, s.offload != OffloadPlan{}},
              {{"compiled", "compiled layers"}, s.compiled && !is_time},
+             {{"other_layers", "layers of another code base"}, !s.software.is_assumed && !has_own_layers(s) && is_time},
+             {{"unnamed", "other layers than these"}, s.software.is_assumed && !has_own_layers(s) && is_time},
+             {{"other_stages", "stages of another code base"}, !s.software.is_assumed && has_other_stages(s) && !is_time},
              {{"little", "few tokens per micro-batch"}, works_on_little(s) && is_time},
              {{"without_nvlink", "GPUs without NVLink"}, architecture(s.gpu) == "without_nvlink" && is_time}};
   std::vector<Difficulty> present;

@@ -55,6 +55,12 @@ void check_listed(Resolving& r, const replay::BlockProgram*& blocks) {
   blocks = other;
 }
 
+// A trainer stands for all code bases of its kind until a target names one; other targets are scripts that only use the library.
+bool is_named(const Resolving& r) {
+  const std::string target = r.spec.text("launch.target").value_or("");
+  return target.starts_with("torchtitan") || target.starts_with("megatron");
+}
+
 }  // namespace
 
 // The release that the target writes for.
@@ -158,6 +164,7 @@ void settle_setup(Resolving& r) {
   s.host_memory_bytes = p.hardware.host_memory_bytes;
   if (const auto gpu = r.problem.gpus.find(p.hardware.gpu); gpu != r.problem.gpus.end()) s.gpu = gpu->second;
   set_software(r.problem.trainer, s);
+  s.software.is_assumed = !is_named(r);
   // The Trainer's use_liger_kernel replaces more than the loss (liger_kernel/transformers/monkey_patch.py).
   if (s.loss == LossHead::kLiger && s.program.starts_with("hf_")) s.fused_norm = s.fused_rope = s.fused_swiglu = true;
   r.problem.base.assumptions.push_back(fmt::format("{}, program {}", r.problem.setup.software.name, s.program));

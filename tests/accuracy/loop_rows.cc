@@ -1,0 +1,100 @@
+// Trainers with loops of their own that no constant and no list of kernels was made for: prime-rl, nanotron, canifinetune. What their
+// sources say of a run whose settings the row does not name.
+#include <algorithm>
+
+#include "row_setup.h"
+
+namespace distsetup::accuracy {
+namespace {
+
+// prime-rl of 2026-01 (src/prime_rl/trainer/model.py, lora.py, models/layers/lora): FSDP2 over fp32 shards with bf16 gathers and fp32
+// reductions, every block compiled, PyTorch's AdamW; embedding, and head with norm, in units of their own where they are not tied. Its
+// RL trainer computes log-probabilities in chunks of the vocabulary, its SFT trainer the loss of whole fp32 logits, which the loop
+// holds. Frozen weights stay fp32. Adapters of experts are one product on Hopper; elsewhere each expert's rows pass by themselves.
+Setup prime_row(const Row& row, Setup s) {
+  constexpr int kReleased = 202601;
+  s.framework = s.dp_shard > 1 ? Framework::kFsdp2 : Framework::kDdp;
+  s.sharding = s.dp_shard > 1 ? Sharding::kZero3 : Sharding::kDdp;
+  s.program = "torchtitan_compiled";
+  s.compiled = true;
+  s.software.released = kReleased;
+  s.software.wrapping = s.model.tied_embeddings ? UnitWrapping::kRoot : UnitWrapping::kAllApart;
+  s.recompute = ActivationRecompute::kFull;
+  s.optimizer_implementation = OptimizerImplementation::kForeach;
+  const bool rl = row.says("notes", "RL trainer");
+  s.loss = rl ? LossHead::kCutCrossEntropy : LossHead::kEager;
+  s.software.logits_kept = !rl;
+  s.flash_package = row.says("flash_attention", "FA3") ? 3 : 2;
+  if (row.says("notes", "activation CPU offload")) s.offload.activations = OffloadPlace::kHost;
+  if (s.finetune == Finetune::kFull) return s;
+  s.lora = lora_targets("all", 16);
+  s.lora.dtype = Dtype::kBf16;
+  s.frozen_dtype = Dtype::kF32;
+  s.grouped_experts = s.gpu.name.starts_with("h");
+  return s;
+}
+
+// nanotron of 2024-07 under bench_cluster's template: bf16 parameters, gradients summed in fp32 without overlap, masters and moments
+// sharded (ZeRO-1), sequence parallelism (REDUCE_SCATTER), 1F1B, FlashAttention 2, its loss over the ranks of a vocabulary.
+Setup nanotron_row(Setup s) {
+  constexpr int kReleased = 202407;
+  s.framework = Framework::kMegatron;
+  s.program = "nanotron";
+  s.sharding = Sharding::kZero1;
+  s.parameter_dtype = Dtype::kBf16;
+  s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kF32;
+  s.master_copy = true;
+  s.optimizer_implementation = OptimizerImplementation::kFused;
+  s.fused_norm = true;
+  s.sequence_parallel = s.tp > 1;
+  s.loss = s.tp > 1 ? LossHead::kVocabularyParallel : LossHead::kEager;
+  s.recompute = ActivationRecompute::kNone;
+  s.flash_package = 2;
+  s.model.tied_embeddings = true;
+  s.software.released = kReleased;
+  return s;
+}
+
+// canifinetune (bench/runner.py, 2026-07): the model in bf16 or 4 bits, peft's preparation of the latter, adapters on the attention's
+// projections in fp32, no autocast, the loss read before backward.
+Setup canifinetune_row(Setup s) {
+  constexpr int kReleased = 202606;
+  const bool quantised = s.finetune == Finetune::kQlora;
+  s.framework = Framework::kDdp;
+  s.sharding = Sharding::kDdp;
+  s.program = "hf_eager";
+  s.parameter_dtype = Dtype::kBf16;
+  s.frozen_dtype = quantised ? Dtype::kNf4Double : Dtype::kBf16;
+  s.software.residual_in_fp32 = quantised;
+  s.lora = lora_targets("attention", 16);
+  s.lora.dtype = Dtype::kF32;
+  s.gradient_dtype = s.state_dtype = Dtype::kF32;
+  s.loss = LossHead::kEager;
+  s.software.logits_kept = true;  // in the model's output
+  s.optimizer = OptimizerKind::kAdamW8bit;
+  s.optimizer_implementation = OptimizerImplementation::kFused;
+  s.paged_optimizer = true;
+  s.reentrant_checkpoint = true;
+  s.software.released = kReleased;
+  s.software.gradients_freed_after_step = true;
+  return s;
+}
+
+}  // namespace
+
+bool is_own_loop(const Row& row) {
+  const std::string& framework = row.text("framework");
+  return framework == "prime-rl" || framework == "nanotron" || framework.starts_with("canifinetune");
+}
+
+Result<Setup> loop_row(const Row& row) {
+  Result<Setup> common = common_setup(row);
+  if (!common) return common;
+  const std::string& framework = row.text("framework");
+  if (framework == "prime-rl") return prime_row(row, *common);
+  if (framework == "nanotron") return nanotron_row(*common);
+  common->recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
+  return canifinetune_row(*common);
+}
+
+}  // namespace distsetup::accuracy
