@@ -22,7 +22,7 @@ Setup prime_row(const Row& row, Setup s) {
   s.recompute = ActivationRecompute::kFull;
   s.optimizer_implementation = OptimizerImplementation::kForeach;
   const bool rl = row.says("notes", "RL trainer");
-  s.loss = rl ? LossHead::kCutCrossEntropy : LossHead::kEager;
+  s.loss = rl ? LossHead::kCutCrossEntropy : LossHead::kFloatInModel;  // cast_float_and_contiguous
   s.software.logits_kept = !rl;
   s.flash_package = row.says("flash_attention", "FA3") ? 3 : 2;
   if (row.says("notes", "activation CPU offload")) s.offload.activations = OffloadPlace::kHost;
@@ -65,7 +65,7 @@ Setup canifinetune_row(Setup s) {
   s.program = "hf_eager";
   s.parameter_dtype = Dtype::kBf16;
   s.frozen_dtype = quantised ? Dtype::kNf4Double : Dtype::kBf16;
-  s.software.residual_in_fp32 = quantised;
+  s.software.residual_in_fp32 = s.software.unquantised_in_fp32 = quantised;
   s.lora = lora_targets("attention", 16);
   s.lora.dtype = Dtype::kF32;
   s.gradient_dtype = s.state_dtype = Dtype::kF32;

@@ -50,7 +50,8 @@ UnitWeight FsdpModel::make_weight(const ProgramWeight& weight, bool is_trained, 
   made.stored_bytes = weight.adapter                  ? std::max(bytes_of(s.lora.dtype), bytes_of(s.parameter_dtype))
                       : s.finetune == Finetune::kFull ? state.parameter
                       : made.quantized                ? bytes_of(s.frozen_dtype)
-                                                      : std::max(2.0, bytes_of(s.frozen_dtype));
+                      : s.software.unquantised_in_fp32 && s.finetune == Finetune::kQlora ? 4
+                                                                                         : std::max(2.0, bytes_of(s.frozen_dtype));
   if (made.quantized && !unsharded()) {
     const double packed = s.frozen_dtype == Dtype::kInt8 ? 1 : 0.5;
     made.scale_bytes = made.stored_bytes - packed;

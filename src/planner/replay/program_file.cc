@@ -72,7 +72,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "fused_swiglu",
                                                                                                   "ulysses",
                                                                                                   "liger_casts_logits",
-                                                                                                  "liger_casts_share"};
+                                                                                                  "liger_casts_share",
+                                                                                                  "head_in_fp32"};
 
 When when_of(const Value* value, Diagnostics& said) {
   When when;

@@ -80,6 +80,7 @@ enum class Condition : uint8_t {
   kUlysses,              // context-parallel ranks exchange parts of the sequence for heads around attention
   kLigerCastsLogits,     // its fused linear loss casts a chunk's logits to fp32
   kLigerCastsShare,      // it casts what a chunk adds to the head's gradient
+  kHeadInFp32,           // the head's weight is fp32, and nothing casts what it computes
   kCount
 };
 inline constexpr uint64_t bit_of(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }

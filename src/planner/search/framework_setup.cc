@@ -17,6 +17,12 @@ bool is_prepared(const Problem& p, const Setup& s, Sharding sharding) {
          target != "llamafactory";
 }
 
+// A script of one's own on one GPU prepares its 4-bit model as peft does (peft/utils/other.py, prepare_model_for_kbit_training): what
+// is not 4-bit is fp32, and nothing casts it back.
+bool stays_in_fp32(const Problem& p, const Setup& s) {
+  return s.finetune == Finetune::kQlora && p.trainer.has("kbit_in_fp32") && s.world() == 1;
+}
+
 }  // namespace
 
 Setup base_setup(const Problem& p, int nodes) {
@@ -47,7 +53,8 @@ void apply(const Problem& p, const Choice& c, Setup& s) {
   s.gradient_accumulation = c.gradient_accumulation;
   s.recompute = p.trainer.recomputes.at(c.recompute);
   s.recompute_every_k = c.recompute == Recompute::kEveryK ? p.recompute_every_k : 0;
-  s.software.residual_in_fp32 = p.setup.software.residual_in_fp32 || is_prepared(p, s, c.sharding);
+  s.software.unquantised_in_fp32 = stays_in_fp32(p, s);
+  s.software.residual_in_fp32 = p.setup.software.residual_in_fp32 || s.software.unquantised_in_fp32 || is_prepared(p, s, c.sharding);
 }
 
 Setup setup_of(const Problem& p, int nodes, const Choice& c) {
