@@ -23,9 +23,14 @@ bool has_argument(std::string_view text) {
 
 bool is_open(const Document& d, const ShellScript& script, TextSpan range, int steps) {
   const std::string_view text = d.cut(range);
-  if (text.find("$(") != std::string_view::npos && text.find("$((") == std::string_view::npos) return true;
+  if (const size_t open = text.find("$("); open != std::string_view::npos && text.find("$((") == std::string_view::npos) {
+    const size_t close = text.find(')', open);
+    const bool is_of_manifest = close != std::string_view::npos && script.has_outer(text.substr(open + 2, close - open - 2));
+    if (!is_of_manifest) return true;
+  }
   if (text.find('`') != std::string_view::npos || has_argument(text)) return true;
   for (const auto& [name, at] : expansions(d.text, range)) {
+    if (script.has_outer(name)) continue;  // the manifest sets it
     const std::string_view option = option_behind(name);
     if (!option.empty() && script.directive(option) != nullptr) continue;  // SLURM sets it
     const std::string_view rest = std::string_view(d.text).substr(at, range.end - at);

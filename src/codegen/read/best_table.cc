@@ -90,6 +90,7 @@ bool names_model(const std::string& text) {
 
 Reading as_own_script(Reading reading, const std::string& program) {
   reading.table.clear();
+  const std::string tool = reading.tool;
   reading.tool = "arguments of " + program + ", by their usual names";
   const auto is_rank = [](const std::string& key) { return is_same_key(key, "lora_r") || is_same_key(key, "lora_rank"); };
   std::erase_if(reading.fields, [&is_rank](const auto& one) {
@@ -120,7 +121,8 @@ Reading as_own_script(Reading reading, const std::string& program) {
   reading.contradictions.clear();
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {
-    if (lost.why == LostKey::Why::kNotSupported) continue;
+    // What another tool makes of a key of that name is no reason here.
+    if (lost.why == LostKey::Why::kNotSupported && lost.reason.find(tool) == std::string::npos) continue;
     lost.why = LostKey::Why::kNotSupported;
     lost.reason = "no table knows the arguments of " + program;
     lost.help.clear();

@@ -26,7 +26,7 @@ double number_in(std::string_view text) {
 // One wanted text of a check's condition against a key of the file, or what the tool assumes for it.
 bool is_wanted(const FoundKey* found, const std::string& wanted) {
   if (wanted == "null") return found == nullptr || found->is_assumed;
-  if (wanted == "*") return found != nullptr && !found->is_assumed;
+  if (wanted == "*") return found != nullptr && !found->is_assumed && !found->is_maybe;
   if (found == nullptr || !found->unknown.empty()) return false;
   if (wanted[0] == '>') return number_in(found->text) > number_in(std::string_view(wanted).substr(1));
   const bool has_part = wanted.size() > 1 && found->text.find(wanted.substr(1)) != std::string::npos;

@@ -36,8 +36,31 @@ TextSpan script_range(const Document& d, const Value& value) {
   return {begin, std::min(begin + value.text.size(), d.text.size())};
 }
 
+// env: [{name: N, value: "2"}]; what a value takes from elsewhere is not known.
+std::vector<OuterVariable> variables_of(const Document& d, const TreeNode& env) {
+  std::vector<OuterVariable> out;
+  if (!env || env.value->kind != Value::Kind::kList) return out;
+  for (const Value& item : env.value->items) {
+    const TreeNode name = node(item, "name"), value = node(item, "value");
+    const bool is_text = name && value && value.value->kind == Value::Kind::kScalar;
+    if (is_text && value.text().find_first_of("${<") == std::string::npos)
+      out.push_back({name.text(), value.text(), value_span(d, *value.value)});
+  }
+  return out;
+}
+
+// "--nnodes=$(N)": Kubernetes puts the container's variables in.
+std::string with_variables(std::string text, const std::vector<OuterVariable>& variables) {
+  for (const OuterVariable& one : variables) {
+    const std::string reference = "$(" + one.name + ")";
+    for (size_t at = text.find(reference); at != std::string::npos; at = text.find(reference, at + one.value.size()))
+      text.replace(at, reference.size(), one.value);
+  }
+  return text;
+}
+
 // ["torchrun", "--nproc_per_node=8", "train.py"]; a `bash -c` in it is read as a script.
-void add_words(Document& d, const std::vector<const Value*>& items) {
+void add_words(Document& d, const std::vector<const Value*>& items, const std::vector<OuterVariable>& variables) {
   if (items.empty()) return;
   ShellScript script;
   script.text = d.text;
@@ -47,6 +70,7 @@ void add_words(Document& d, const std::vector<const Value*>& items) {
     if (item->kind != Value::Kind::kScalar) return;
     if (is_script) {
       ShellScript inner = parse_shell(d.text, script_range(d, *item));
+      inner.outer = variables;
       add_script(d, std::move(inner));
       is_script = false;
       continue;
@@ -58,12 +82,13 @@ void add_words(Document& d, const std::vector<const Value*>& items) {
       is_script = base == "bash" || base == "sh";
     }
     ShellWord word;
-    word.text = item->text;
+    word.text = with_variables(item->text, variables);
     word.span = value_span(d, *item);
-    word.parts = {{ShellQuote::kSingle, item->text, word.span}};
+    word.parts = {{ShellQuote::kSingle, word.text, word.span}};
     command.words.push_back(std::move(word));
   }
   script.commands.push_back(std::move(command));
+  script.outer = variables;
   add_script(d, std::move(script));
 }
 
@@ -92,7 +117,7 @@ void find_scripts(Document& d, const Value& value) {
     if (!list || list.value->kind != Value::Kind::kList) continue;
     for (const Value& item : list.value->items) words.push_back(&item);
   }
-  add_words(d, words);
+  add_words(d, words, variables_of(d, node(value, "env")));
   if (const TreeNode env = node(value, "env")) add_environment(d, *env.value);
   for (const Value& item : value.items) find_scripts(d, item);
   for (const auto& entry : value.entries) {

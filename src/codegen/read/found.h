@@ -18,6 +18,7 @@ struct FoundKey {
   bool stands_alone = false;  // a flag without a value
   bool is_null = false;       // the file says null
   bool is_assumed = false;    // not in the file: what the tool takes for it (`absent` of a table)
+  bool is_maybe = false;      // only the running script knows whether it is given
   std::string unknown;        // why the value is not known before the job runs ("$GPUS is not set in this file"); empty = it is known
   Location at;
 };

@@ -28,6 +28,7 @@ bool given_holds(const FieldCondition& given, const std::vector<FoundKey>& found
     const auto other =
         std::find_if(found.begin(), found.end(), [&key = wanted.first](const FoundKey& one) { return is_below(key, one.key); });
     const std::string text = other == found.end() ? "null" : other->text;
+    if (other != found.end() && other->is_maybe) return false;
     return std::any_of(wanted.second.begin(), wanted.second.end(),
                        [&text](const std::string& one) { return one == "*" ? text != "null" : same_name(one, text); });
   });

@@ -133,7 +133,7 @@ struct ManifestReader {
         add("env." + foreign::text(one, "name"), foreign::text(one, "value"), one.location);
     }
     if (const TreeNode volumes = node(map, "volumes"); volumes && volumes.value->kind == Value::Kind::kList) {
-      for (const Value& one : volumes.value->items) add("volumes." + foreign::text(one, "name"), "", one.location);
+      for (const Value& one : volumes.value->items) add("volumes." + foreign::text(one, "name"), "a volume", one.location);
     }
     scalar("time_limit_s", map, "activeDeadlineSeconds");
     scalar("service_account", map, "serviceAccountName");
@@ -175,7 +175,7 @@ std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
       reader.add("gpus_per_node", gpus, accelerators.value->location);
   for (const Value::Entry& one : document.root.entries) {
     const bool is_read = one.first == "num_nodes" || one.first == "run" || one.first == "setup";
-    if (!is_read) reader.add(one.first, one.second.kind == Value::Kind::kScalar ? one.second.text : "", one.second.location);
+    if (!is_read) reader.add(one.first, one.second.kind == Value::Kind::kScalar ? one.second.text : "a section", one.second.location);
   }
   return std::move(reader.keys);
 }
@@ -202,6 +202,11 @@ std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
       reader.image(map, reader.gpus(map));
       reader.around(map);
     });
+    // A rank for each slot, and a GPU for each rank.
+    const bool has_gpus =
+        std::any_of(reader.keys.begin(), reader.keys.end(), [](const FoundKey& one) { return one.key == "gpus_per_node"; });
+    const TreeNode slots = kind->name == "MPIJob" ? node(root, "spec.slotsPerWorker") : TreeNode{};
+    if (slots && !has_gpus) reader.add("gpus_per_node", slots.text(), slots.value->location);
   }
   return std::move(reader.keys);
 }

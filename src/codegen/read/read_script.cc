@@ -11,6 +11,7 @@
 #include "base/tree_builder.h"
 #include "codegen/read/batch_keys.h"
 #include "codegen/read/best_table.h"
+#include "codegen/read/job_steps.h"
 #include "codegen/read/manifest.h"
 #include "codegen/shell/words.h"
 #include "codegen/tables/load_table.h"
@@ -72,7 +73,7 @@ bool is_server(const foreign::ShellCommand& command) {
 class ScriptReader {
  public:
   ScriptReader(const TemplateSet& templates, const foreign::Document& document)
-      : templates_(templates), file_(document.path), source_(document.text, document.path) {}
+      : templates_(templates), file_(document.path), source_(document.text, document.path), runs_(document) {}
 
   void directives(const foreign::ScriptPart& part) {
     const foreign::ShellScript& script = part.script;
@@ -82,6 +83,7 @@ class ScriptReader {
                                    "convert the part that trains, as a job of its own"));
     }
     const bool is_narrowed = trains_on_a_part(part);
+    const long long gpus_of_step = gpus_of_steps(part);
     std::vector<FoundKey> keys;
     std::map<std::pair<std::string_view, bool>, const foreign::Directive*> last;
     for (const foreign::Directive& one : script.directives) {
@@ -90,8 +92,11 @@ class ScriptReader {
     for (const foreign::Directive& one : script.directives) {
       if (one.is_late || last[{one.name, one.is_of_more}] != &one || (one.name == "nodes" && is_narrowed)) continue;
       keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
+      const bool is_of_node = one.name == "gres" || one.name == "gpus-per-node";
+      if (is_of_node && gpus_of_step > 0) keys.pop_back();  // what the step takes of them counts
       if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
     }
+    gpus_of_step_ = gpus_of_step;
     has_directives_ = !keys.empty();
     if (!keys.empty()) keys_of(kDirectives, std::move(keys));
   }
@@ -102,7 +107,7 @@ class ScriptReader {
     const bool is_under_ray = has_ray(part.script);
     std::set<std::string> seen;
     for (const LaunchLine& line : part.lines) {
-      if (is_server(part.script.commands[line.command])) continue;
+      if (is_server(part.script.commands[line.command]) || !runs_.is_run(part, line)) continue;
       std::string words;
       for (const foreign::ShellWord& word : part.script.commands[line.command].expanded) words += word.text + '\n';
       if (!seen.insert(std::move(words)).second || seen.size() > kMaxRuns) continue;
@@ -113,12 +118,6 @@ class ScriptReader {
       for (const LaunchStage& stage : line.stages) read_stage(stage, is_under_ray);
     }
   }
-  void lines(const std::vector<LaunchLine>& lines) {
-    for (const LaunchLine& line : lines) {
-      for (const LaunchStage& stage : line.stages) read_stage(stage, false);
-    }
-  }
-
   void keys_of(const std::string& table, std::vector<FoundKey> keys) {
     add(reading_by(templates_, table, {nullptr, std::move(keys), nullptr}, file_));
   }
@@ -154,7 +153,10 @@ class ScriptReader {
     one.at = source_.at(span.begin);
     if (is_placeholder(value)) one.unknown = "a placeholder that was not filled in";
     const size_t dollar = value.find_first_of("$`");
-    if (dollar != std::string::npos) one.unknown = fmt::format("only the running script knows {}", value.substr(dollar));
+    one.is_maybe = value.starts_with("${") && value.ends_with(":+}");
+    if (one.is_maybe) one.unknown = "only the running script knows whether it is given";
+    if (dollar != std::string::npos && !one.is_maybe)
+      one.unknown = fmt::format("only the running script knows {}", value.substr(dollar));
     return one;
   }
 
@@ -164,60 +166,6 @@ class ScriptReader {
       return word.text.ends_with(".yaml") || word.text.ends_with(".yml") || word.text.ends_with(".json") ||
              word.text.ends_with(".toml");
     });
-  }
-
-  // Under Ray, srun starts workers one by one and then a driver.
-  static bool has_ray(const foreign::ShellScript& script) {
-    return std::any_of(script.commands.begin(), script.commands.end(), [](const foreign::ShellCommand& command) {
-      for (size_t i = 0; i + 1 < command.words.size(); ++i) {
-        if (command.words[i].text == "ray" && command.words[i + 1].text == "start") return true;
-      }
-      return false;
-    });
-  }
-
-  // Nodes of an srun that takes fewer of them than the job has; 0: it takes all.
-  static long long nodes_of_part(const foreign::ScriptPart& part, const LaunchLine& line) {
-    const LaunchStage* srun = line.find(LaunchProgram::kSrun);
-    const foreign::Directive* nodes = part.script.directive("nodes");
-    if (srun == nullptr || nodes == nullptr) return 0;
-    const auto of_job = foreign::number(nodes->value),
-               of_step = foreign::number(srun->has("nodes") ? srun->value("nodes") : srun->value("N"));
-    return of_job && of_step && *of_step < *of_job ? *of_step : 0;
-  }
-
-  // Every srun that trains takes the same part of the job (another takes the rest): its own number counts. Different parts are the
-  // job.
-  static bool trains_on_a_part(const foreign::ScriptPart& part) {
-    long long num_nodes = 0;
-    for (const LaunchLine& line : part.lines) {
-      const bool trains = line.find(LaunchProgram::kSrun) != nullptr && foreign::starts_training(part.script, part.lines, line);
-      if (!trains) continue;
-      const long long here = nodes_of_part(part, line);
-      if (here == 0 || (num_nodes != 0 && here != num_nodes)) return false;
-      num_nodes = here;
-    }
-    return num_nodes != 0 && !has_ray(part.script);
-  }
-
-  // --gpus-per-task is of each task, --gpus of the whole job: as GPUs of a node.
-  static void count_gpus(const foreign::ShellScript& script, FoundKey& key) {
-    const auto said = [&script](const char* name) -> long long {
-      const foreign::Directive* one = script.directive(name);
-      return one == nullptr ? 0 : foreign::number(one->value).value_or(0);
-    };
-    const size_t colon = key.text.rfind(':') == std::string::npos ? 0 : key.text.rfind(':') + 1;
-    const auto count = foreign::number(key.text.substr(colon));
-    const long long nodes = std::max(1LL, said("nodes"));
-    const long long tasks = said("ntasks-per-node") > 0 ? said("ntasks-per-node") : std::max(1LL, said("ntasks") / nodes);
-    constexpr long long kMost = 1'000'000;
-    if (!count || *count < 1 || *count > kMost || tasks > kMost || script.directive("gpus-per-node") != nullptr ||
-        script.directive("gres") != nullptr)
-      return;
-    const bool is_of_task = key.key == "gpus-per-task";
-    if (!is_of_task && *count % nodes != 0) return;
-    key.text = key.text.substr(0, colon) + std::to_string(is_of_task ? *count * tasks : *count / nodes);
-    key.key = "gpus-per-node";
   }
 
   void add(Result<Reading> reading) {
@@ -281,6 +229,42 @@ class ScriptReader {
     }
   }
 
+  // A script whose name says that it trains by rollouts: a plan has none, and what a Trainer assumes for other tasks is not known of
+  // it.
+  static bool is_of_rollouts(const LaunchStage& stage, const std::vector<FoundKey>& keys) {
+    const auto is_method = [](std::string_view word) {
+      static constexpr std::string_view kMethods[] = {"grpo", "ppo", "rloo", "dapo", "gspo", "rlhf", "rlvr", "reinforce"};
+      return std::find(std::begin(kMethods), std::end(kMethods), word) != std::end(kMethods);
+    };
+    const std::string kind = lower(stage.value("rlhf_type"));  // of ms-swift: dpo and kto, too
+    if (!kind.empty()) return is_method(kind);
+    std::string word;
+    for (const char c : lower(stage.name.substr(stage.name.find_last_of('/') + 1)) + "_") {
+      if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
+        word += c;
+        continue;
+      }
+      if (is_method(word)) return true;
+      word.clear();
+    }
+    return std::any_of(keys.begin(), keys.end(),
+                       [](const FoundKey& one) { return one.key == "num_generations" || one.key == "reward_funcs"; });
+  }
+
+  void mark_rollouts(const LaunchStage& stage, const std::vector<FoundKey>& keys, Reading& reading) {
+    if (!is_of_rollouts(stage, keys)) return;
+    std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+    const bool is_said =
+        std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) { return one.key == "program"; });
+    if (is_said || !reading.complaints.empty()) return;
+    Diagnostic said =
+        error(code::kConflict, source_.at(stage.span.begin), fmt::format("'{}' trains by rollouts: no plan has them", stage.name),
+              "a plan of it counts the update alone: memory and time of generating are not in it");
+    said.severity = Severity::kWarning;
+    said.length = static_cast<int>(stage.name.size());
+    diagnostics_.push_back(std::move(said));
+  }
+
   void read_stage(const LaunchStage& stage, bool is_under_ray) {
     if (stage.program == LaunchProgram::kScript) {
       if (const std::vector<FoundKey> overrides = overrides_of(stage); !overrides.empty())
@@ -288,6 +272,13 @@ class ScriptReader {
     }
     std::vector<FoundKey> keys = options_of(stage);
     if (stage.program == LaunchProgram::kSrun && !has_directives_) count_step(keys);
+    if (stage.program == LaunchProgram::kSrun && gpus_of_step_ > 0) {
+      const auto per_task = std::find_if(keys.begin(), keys.end(), [](const FoundKey& one) { return one.key == "gpus_per_task"; });
+      if (per_task != keys.end()) {
+        per_task->key = "gpus_per_node";
+        per_task->text = std::to_string(gpus_of_step_);
+      }
+    }
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
@@ -297,13 +288,16 @@ class ScriptReader {
     if (best.ok() && names_settings(stage))
       std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
     if (best.ok() && is_read) add_program(stage, *best);
+    if (best.ok() && is_read) mark_rollouts(stage, keys, *best);
     add(is_read ? std::move(best) : unread(keys, file_, stage.name));
   }
 
   const TemplateSet& templates_;
   std::string file_;
   SourceText source_;
+  RunLines runs_;
   bool has_directives_ = false;  // of SLURM
+  long long gpus_of_step_ = 0;   // GPUs of a node, where the steps that train take others than the job has
   std::vector<Reading> readings_;
   Diagnostics diagnostics_;
 };
@@ -333,7 +327,7 @@ Result<std::vector<Reading>> read_manifest(const TemplateSet& templates, const f
   ScriptReader reader(templates, document);
   const bool is_task = document.is(file_kind::kSkypilot);
   reader.keys_of(is_task ? kTask : kManifest, is_task ? keys_of_task(document) : keys_of_manifest(document));
-  for (const foreign::ScriptPart& part : document.parts) reader.lines(part.lines);
+  for (const foreign::ScriptPart& part : document.parts) reader.lines(part);
   return reader.take();
 }
 

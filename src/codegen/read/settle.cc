@@ -214,6 +214,10 @@ void settle_world(ReadFields& fields) {
   fields.erase("derived.one_process");
   const auto world = whole(fields, "derived.world"), nodes = whole(fields, "hardware.nodes");
   const auto per_node = whole(fields, "hardware.gpus_per_node");
+  // A launcher that the job's own script gives fewer ranks than its node has GPUs: the rest is for something else.
+  if (world && nodes == 1 && per_node && *world < *per_node &&
+      fields["derived.world"].at.file == fields["hardware.gpus_per_node"].at.file)
+    fields["hardware.gpus_per_node"].value = fields["derived.world"].value;
   if (world && nodes && !per_node && *nodes > 0 && *world % *nodes == 0)
     derive(fields, "derived.world", "hardware.gpus_per_node", *world / *nodes);
   if (nodes && whole(fields, "hardware.gpus_per_node") && world == *nodes * *whole(fields, "hardware.gpus_per_node"))

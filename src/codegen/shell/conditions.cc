@@ -8,6 +8,7 @@
 
 #include "codegen/shell/arithmetic.h"
 #include "codegen/shell/cut_text.h"
+#include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
 namespace {

@@ -73,6 +73,14 @@ void ShellExpander::set_text(std::string_view name, std::string text) {
   set(name, std::move(value));
 }
 
+void ShellExpander::set_outer(const OuterVariable& one) {
+  ShellValue value;
+  value.words = words_of_text(one.value, one.span);
+  value.text = one.value;
+  set(one.name, std::move(value));
+  outer_[one.name] = one.value;
+}
+
 bool ShellExpander::spend(size_t bytes) {
   spent_ += bytes;
   return spent_ <= kMaxSpent;
@@ -156,6 +164,7 @@ ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quote
 
 // What stands inside $( ): known where it only repeats a text: cat <<EOF.
 ExpandedText ShellExpander::expand_command(std::string_view inside) {
+  if (const auto known = outer_.find(inside); known != outer_.end()) return {known->second, true, true};
   const size_t first = inside.find_first_not_of(" \t\n");
   if (first == std::string_view::npos || inside.substr(first, 3) != "cat" || inside.find("<<") == std::string_view::npos)
     return {"", false, false};
@@ -230,17 +239,6 @@ ExpandedText ShellExpander::expand(const ShellWord& word) {
     out.text += one.text;
     out.is_known = out.is_known && one.is_known;
     out.is_certain = out.is_certain && one.is_certain;
-  }
-  return out;
-}
-
-std::string without_escapes(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool is_escape =
-        text[i] == '\\' && i + 1 < text.size() && std::string_view("$`\\\n").find(text[i + 1]) != std::string_view::npos;
-    if (is_escape) ++i;
-    if (!is_escape || text[i] != '\n') out += text[i];
   }
   return out;
 }

@@ -25,6 +25,7 @@ class ShellExpander : public ShellVariables {
       : script_(script), of_job_(std::move(of_job)) {}
 
   void set_text(std::string_view name, std::string text);
+  void set_outer(const OuterVariable& one);  // also what $(NAME) stands for, which is put in before a shell starts
   // Puts the value into the assignment too (`known`).
   void assign(ShellAssignment& assignment);
   // A text's words become the value: of a here-document, of read.
@@ -46,12 +47,9 @@ class ShellExpander : public ShellVariables {
   std::optional<std::string> number_text(std::string_view name) const;
 
   std::string_view script_;
-  std::map<std::string, std::string, std::less<>> of_job_;
+  std::map<std::string, std::string, std::less<>> of_job_, outer_;
   size_t spent_ = 0;  // bytes of values that were put in somewhere
   int depth_ = 0;
 };
-
-// The text as a running command sees it: "\$" is "$".
-std::string without_escapes(std::string_view text);
 
 }  // namespace distsetup::foreign

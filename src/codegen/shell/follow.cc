@@ -30,7 +30,9 @@ std::map<std::string, std::string, std::less<>> job_variables(const ShellScript&
 
 class Walker {
  public:
-  explicit Walker(ShellScript& script) : script_(script), variables_(script.text, job_variables(script)) {}
+  explicit Walker(ShellScript& script) : script_(script), variables_(script.text, job_variables(script)) {
+    for (const OuterVariable& one : script.outer) variables_.set_outer(one);
+  }
 
   void run(const ShellNode& root) {
     find_functions(root);

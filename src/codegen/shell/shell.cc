@@ -347,6 +347,10 @@ const Directive* ShellScript::directive(std::string_view name) const {
   return found;
 }
 
+bool ShellScript::has_outer(std::string_view name) const {
+  return std::any_of(outer.begin(), outer.end(), [name](const OuterVariable& one) { return one.name == name; });
+}
+
 const ShellAssignment* ShellScript::assignment(std::string_view name) const {
   for (const ShellCommand& command : commands) {
     for (const ShellAssignment& one : command.assignments) {

@@ -86,6 +86,12 @@ struct ScriptFile {
   TextSpan body;
 };
 
+// A variable that is set before the script starts: the env of a container.
+struct OuterVariable {
+  std::string name, value;
+  TextSpan span;  // of the value
+};
+
 enum class Scheduler { kSlurm, kPbs, kLsf };
 
 struct Directive {
@@ -105,12 +111,14 @@ struct ShellScript {
   std::vector<Directive> pbs, lsf;
   TextSpan hetjob;  // `#SBATCH hetjob`, or packjob before 20.02; empty: all nodes of the job are of one kind
   std::string shebang;
+  std::vector<OuterVariable> outer;
   std::vector<ShellMistake> mistakes;
   std::vector<ScriptFile> files;  // after follow_shell
 
   const Directive* directive(std::string_view name) const;  // the last one that counts
   // The first NAME=…; nullptr when it is not assigned.
   const ShellAssignment* assignment(std::string_view name) const;
+  bool has_outer(std::string_view name) const;
 };
 
 // The #SBATCH option whose value SLURM puts into a variable of the job ("SLURM_NNODES": "nodes"); empty: not one of those known here.

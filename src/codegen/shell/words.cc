@@ -237,4 +237,15 @@ bool ends_word(char c) {
 
 WordRead read_word(std::string_view text, TextSpan rest) { return WordReader(text, rest).read(); }
 
+std::string without_escapes(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_escape =
+        text[i] == '\\' && i + 1 < text.size() && std::string_view("$`\\\n").find(text[i + 1]) != std::string_view::npos;
+    if (is_escape) ++i;
+    if (!is_escape || text[i] != '\n') out += text[i];
+  }
+  return out;
+}
+
 }  // namespace distsetup::foreign

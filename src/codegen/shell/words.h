@@ -37,4 +37,7 @@ size_t closing_bracket(std::string_view text, size_t open, size_t end);
 // The word at rest.begin, up to rest.end at most. Where none begins (a blank, an operator) it is empty, and `end` is where it began.
 WordRead read_word(std::string_view text, TextSpan rest);
 
+// The text as a running command sees it: "\$" is "$".
+std::string without_escapes(std::string_view text);
+
 }  // namespace distsetup::foreign

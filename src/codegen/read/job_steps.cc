@@ -1,0 +1,132 @@
+#include "codegen/read/job_steps.h"
+
+#include <algorithm>
+#include <string>
+
+namespace distsetup {
+namespace {
+
+using namespace foreign;
+
+// By the words in the name of what it starts: it trains nothing, and has a launcher all the same.
+bool trains_nothing(const LaunchLine& line) {
+  const LaunchStage* script = line.find(LaunchProgram::kScript);
+  const std::string name = script == nullptr ? "" : script->name.substr(script->name.rfind('/') + 1);
+  static constexpr std::string_view kWords[] = {"eval",       "infer",   "generat", "predict", "bench",
+                                                "preprocess", "prepare", "tokeniz", "convert", "merge"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&name](std::string_view word) { return name.find(word) != std::string::npos; });
+}
+
+// A script by itself: no launcher in front, and none around it.
+bool is_plain(const ScriptPart& part, const LaunchLine& line) {
+  const bool is_alone = std::all_of(line.stages.begin(), line.stages.end(),
+                                    [](const LaunchStage& stage) { return stage.program == LaunchProgram::kScript; });
+  return is_alone && part.script.commands[line.command].depth == 0;
+}
+
+// Of one srun.
+long long gpus_of_step(const ShellScript& script, const LaunchStage& srun) {
+  const auto own = [&srun](const char* name, const char* letter) {
+    return number(srun.has(name) ? srun.value(name) : srun.value(letter)).value_or(0);
+  };
+  const auto of_job = [&script](const char* name) -> long long {
+    const Directive* one = script.directive(name);
+    const size_t colon = one == nullptr ? 0 : one->value.rfind(':') + 1;
+    return one == nullptr ? 0 : number(one->value.substr(colon)).value_or(0);
+  };
+  const std::string per_task = srun.value("gpus_per_task");
+  const long long each = number(per_task.substr(per_task.rfind(':') + 1)).value_or(0);
+  const long long nodes = own("nodes", "N") > 0 ? own("nodes", "N") : of_job("nodes"), all = own("ntasks", "n");
+  constexpr long long kMost = 1'000'000;
+  const long long tasks = own("ntasks_per_node", "ntasks_per_node") > 0 ? own("ntasks_per_node", "ntasks_per_node")
+                          : all > 0 && nodes > 0 && all % nodes == 0    ? all / nodes
+                                                                        : 0;
+  if (each < 1 || each > kMost || tasks < 1 || tasks > kMost) return 0;
+  const long long job_has = of_job("gpus-per-node") > 0 ? of_job("gpus-per-node") : of_job("gres");
+  return each * tasks == job_has ? 0 : each * tasks;
+}
+
+}  // namespace
+
+RunLines::RunLines(const Document& document) {
+  for (const ScriptPart& part : document.parts) {
+    for (const LaunchLine& line : part.lines) {
+      const bool trains = foreign::starts_training(part.script, part.lines, line) && !trains_nothing(line);
+      has_training_ = has_training_ || trains;
+      has_launched_ = has_launched_ || (trains && !is_plain(part, line));
+    }
+  }
+}
+
+bool RunLines::is_run(const ScriptPart& part, const LaunchLine& line) const {
+  if (!is_plain(part, line)) return true;
+  return !has_launched_ && (!has_training_ || starts_training_itself(line));
+}
+
+bool has_ray(const ShellScript& script) {
+  return std::any_of(script.commands.begin(), script.commands.end(), [](const ShellCommand& command) {
+    for (size_t i = 0; i + 1 < command.words.size(); ++i) {
+      if (command.words[i].text == "ray" && command.words[i + 1].text == "start") return true;
+    }
+    return false;
+  });
+}
+
+long long nodes_of_part(const ScriptPart& part, const LaunchLine& line) {
+  const LaunchStage* srun = line.find(LaunchProgram::kSrun);
+  const Directive* nodes = part.script.directive("nodes");
+  if (srun == nullptr || nodes == nullptr) return 0;
+  const auto of_job = number(nodes->value), of_step = number(srun->has("nodes") ? srun->value("nodes") : srun->value("N"));
+  return of_job && of_step && *of_step < *of_job ? *of_step : 0;
+}
+
+bool trains_on_a_part(const ScriptPart& part) {
+  long long num_nodes = 0;
+  for (const LaunchLine& line : part.lines) {
+    const bool trains = line.find(LaunchProgram::kSrun) != nullptr && starts_training(part.script, part.lines, line);
+    if (!trains) continue;
+    const long long here = nodes_of_part(part, line);
+    if (here == 0 || (num_nodes != 0 && here != num_nodes)) return false;
+    num_nodes = here;
+  }
+  return num_nodes != 0 && !has_ray(part.script);
+}
+
+long long gpus_of_steps(const ScriptPart& part) {
+  long long gpus = 0;
+  for (const LaunchLine& line : part.lines) {
+    const LaunchStage* srun = line.find(LaunchProgram::kSrun);
+    if (srun == nullptr || !starts_training(part.script, part.lines, line)) continue;
+    const long long here = gpus_of_step(part.script, *srun);
+    if (here == 0 || (gpus != 0 && here != gpus)) return 0;
+    gpus = here;
+  }
+  return gpus;
+}
+
+void count_gpus(const ShellScript& script, FoundKey& key) {
+  const auto said = [&script](const char* name) -> long long {
+    const Directive* one = script.directive(name);
+    return one == nullptr ? 0 : number(one->value).value_or(0);
+  };
+  const size_t colon = key.text.rfind(':') == std::string::npos ? 0 : key.text.rfind(':') + 1;
+  const auto count = number(key.text.substr(colon));
+  const long long nodes = std::max(1LL, said("nodes"));
+  const long long tasks = said("ntasks-per-node") > 0 ? said("ntasks-per-node") : std::max(1LL, said("ntasks") / nodes);
+  constexpr long long kMost = 1'000'000;
+  if (!count || *count < 1 || *count > kMost || tasks > kMost || script.directive("gpus-per-node") != nullptr ||
+      script.directive("gres") != nullptr)
+    return;
+  const bool is_of_task = key.key == "gpus-per-task";
+  if (is_of_task && script.directive("nodes") == nullptr && said("ntasks-per-node") == 0 && said("ntasks") > 1) {
+    key.text = std::to_string(*count * tasks);  // SLURM chooses how many nodes they stand on
+    key.key = "gpus";
+    return;
+  }
+  if (!is_of_task && *count % nodes != 0) return;
+  key.text = key.text.substr(0, colon) + std::to_string(is_of_task ? *count * tasks : *count / nodes);
+  key.key = "gpus-per-node";
+}
+
+}  // namespace distsetup

@@ -1,0 +1,35 @@
+// What the steps of a SLURM job take of it: a part of its nodes, GPUs by their own tasks. Internal to the reader of scripts.
+#pragma once
+#include "codegen/read/document.h"
+#include "codegen/read/found.h"
+
+namespace distsetup {
+
+// Which lines of a document are its run: beside one that a launcher starts, a plain `python build_data.py` is none, and beside any
+// that trains a `python convert.py` is none.
+class RunLines {
+ public:
+  explicit RunLines(const foreign::Document& document);
+  bool is_run(const foreign::ScriptPart& part, const foreign::LaunchLine& line) const;
+
+ private:
+  bool has_launched_ = false, has_training_ = false;
+};
+
+// Under Ray, srun starts workers one by one and then a driver.
+bool has_ray(const foreign::ShellScript& script);
+
+// Nodes of an srun that takes fewer of them than the job has; 0: it takes all.
+long long nodes_of_part(const foreign::ScriptPart& part, const foreign::LaunchLine& line);
+
+// Every srun that trains takes the same part of the job (another takes the rest): its own number counts. Different parts are the
+// job.
+bool trains_on_a_part(const foreign::ScriptPart& part);
+
+// GPUs of a node that the sruns that train take by their own tasks and their GPUs, where the job has others; 0: what the job has.
+long long gpus_of_steps(const foreign::ScriptPart& part);
+
+// --gpus-per-task is of each task, --gpus of the whole job: as GPUs of a node.
+void count_gpus(const foreign::ShellScript& script, FoundKey& key);
+
+}  // namespace distsetup

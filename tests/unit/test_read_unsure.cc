@@ -1,0 +1,179 @@
+// What a script leaves open is said to be open: branches that nothing decides, tasks of a step, scripts that train by rollouts.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "codegen/read/read.h"
+#include "codegen/read/settings.h"
+
+using namespace distsetup;
+
+namespace {
+
+struct Read {
+  ReadFields fields;
+  std::string lost;  // "key=value " of each
+  size_t num_warnings = 0;
+
+  std::string at(const std::string& field) const {
+    const auto it = fields.find(field);
+    return it == fields.end() ? "" : field_text(it->second.value);
+  }
+};
+
+Read read(const std::string& name, const std::string& text) {
+  const Result<std::vector<Reading>> readings = read_config(embedded_templates(), text, name);
+  INFO(text);
+  REQUIRE(readings.ok());
+  const Result<ReadFields> fields = merge_readings(*readings);
+  REQUIRE(fields.ok());
+  Read out;
+  out.fields = *fields;
+  for (const Reading& one : *readings) {
+    for (const LostKey& lost : one.lost) out.lost += lost.key + "=" + lost.text + " ";
+    out.num_warnings += one.complaints.size();
+  }
+  for (const Diagnostic& one : readings.diagnostics) out.num_warnings += one.severity == Severity::kWarning ? 1 : 0;
+  return out;
+}
+
+const std::string kMegatron =
+    "torchrun --standalone --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length "
+    "128 "
+    "--global-batch-size 8 $ARGS\n";
+
+}  // namespace
+
+TEST_CASE("unsure: options that branches give other values, and options that one branch has alone") {
+  const Read both =
+      read("m.sh",
+           "case $MODEL in\n  a) ARGS='--micro-batch-size 1 --tensor-model-parallel-size 8 --bf16' ;;\n  b) ARGS='--bf16 "
+           "--micro-batch-size 4 --tensor-model-parallel-size 2' ;;\nesac\n" +
+               kMegatron);
+  CHECK(both.at("precision.compute") == "bf16");
+  CHECK(both.at("micro_batch").empty());
+  CHECK(both.at("mesh.tp").empty());
+  CHECK(both.lost.find("micro_batch_size=$ARGS ") != std::string::npos);
+  CHECK(both.lost.find("tensor_model_parallel_size=$ARGS ") != std::string::npos);
+  const Read one =
+      read("m.sh", "ARGS='--micro-batch-size 1'\nif $BIG; then ARGS=\"$ARGS --tensor-model-parallel-size 4\"; fi\n" + kMegatron);
+  CHECK(one.at("micro_batch") == "1");
+  CHECK(one.at("mesh.tp").empty());
+  const Read none = read("m.sh", "ARGS='--micro-batch-size 1'\n" + kMegatron);
+  CHECK(none.at("mesh.tp") == "1");
+}
+
+TEST_CASE("unsure: a flag that may be missing chooses no trainer") {
+  const std::string run = "torchrun --nproc_per_node 8 t.py --per_device_train_batch_size 1 --max_steps 5 $ARGS\n";
+  CHECK(read("t.sh", "ARGS='--deepspeed ds.json'\n" + run).at("strategy.trainer") == "deepspeed");
+  CHECK(read("t.sh", "if $BIG; then ARGS='--deepspeed ds.json'; else ARGS='--bf16'; fi\n" + run).at("strategy.trainer").empty());
+}
+
+TEST_CASE("unsure: GPUs of a step are its tasks and theirs, not what the job holds") {
+  const std::string head = "#!/bin/bash\n#SBATCH --nodes=8\n#SBATCH --gres=gpu:4\n";
+  struct Case {
+    std::string text, gpus;
+  };
+  const Case cases[] = {{head + "srun -n 16 --gpus-per-task=1 python t.py\n", "2"},
+                        {head + "srun -n 32 --gpus-per-task=1 python t.py\n", "4"},
+                        {head + "srun -n 16 python t.py\n", "4"},
+                        {head + "srun --ntasks-per-node=2 --gpus-per-task=1 python t.py\n", "2"},
+                        {head + "srun -n 16 --gpus-per-task=1 hostname\nsrun python t.py\n", "4"},
+                        {"#!/bin/bash\n#SBATCH --nodes=8\nsrun -n 32 --gpus-per-task=1 python t.py\n", "4"}};
+  for (const Case& one : cases) {
+    INFO(one.text);
+    CHECK(read("j.sbatch", one.text).at("hardware.gpus_per_node") == one.gpus);
+  }
+  const Read free = read("j.sbatch", "#!/bin/bash\n#SBATCH --ntasks=32\n#SBATCH --gpus-per-task=1\nsrun python t.py\n");
+  CHECK(free.at("hardware.gpus_per_node").empty());
+  CHECK(free.at("derived.world") == "32");
+}
+
+TEST_CASE("unsure: slots of an MPIJob are its GPUs where the workers ask for none") {
+  const auto job = [](const std::string& limits) {
+    return "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: j}\nspec:\n  slotsPerWorker: 4\n  mpiReplicaSpecs:\n    "
+           "Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: i" +
+           limits + "}]}}}\n";
+  };
+  CHECK(read("k.yaml", job("")).at("hardware.gpus_per_node") == "4");
+  CHECK(read("k.yaml", job(", resources: {limits: {nvidia.com/gpu: 8}}")).at("hardware.gpus_per_node") == "8");
+}
+
+TEST_CASE("unsure: programs beside the one that trains say nothing of the run") {
+  const std::string train = "train.py --model_name_or_path a/b --per_device_train_batch_size 2 --max_steps 5\n";
+  const Read converts =
+      read("r.sh", "python " + train + "python convert_gguf.py --model c/d --output_dir out\npython -m pip install x\n");
+  CHECK(converts.at("model.name") == "a/b");
+  CHECK(converts.at("checkpoint.directory").empty());
+  const Read builds = read("r.sh", "python build_rows.py --output_dir rows --seed 3\ntorchrun --nproc_per_node 4 " + train);
+  CHECK(builds.at("checkpoint.directory").empty());
+  CHECK(builds.at("train.seed").empty());
+  CHECK(builds.at("micro_batch") == "2");
+  const Read prepares = read("r.sh", "torchrun --nproc_per_node 4 tokenize_rows.py\npython " + train);
+  CHECK(prepares.at("micro_batch") == "2");
+  const Read evaluates = read("r.sh", "python " + train + "accelerate launch evaluate.py --model_name_or_path a/b\n");
+  CHECK(evaluates.at("micro_batch") == "2");
+  const Read task = read("t.yaml",
+                         "resources: {accelerators: H100:8}\nsetup: |\n  python prepare_rows.py --output-dir rows\nrun: |\n  torchrun "
+                         "--nproc_per_node 8 t.py --lr 1e-4\n");
+  CHECK(task.at("hardware.gpus_per_node") == "8");
+  CHECK(task.at("checkpoint.directory").empty());
+  CHECK(task.lost.find("resources=a section") != std::string::npos);
+}
+
+TEST_CASE("unsure: a launcher that takes fewer GPUs than its node has") {
+  const std::string head = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gpus-per-node=4\n";
+  const Read fewer = read("j.sbatch", head + "accelerate launch --num_processes 3 t.py --lr 1e-4\n");
+  CHECK(fewer.at("hardware.gpus_per_node") == "3");
+  CHECK(fewer.at("derived.world").empty());
+  CHECK(read("j.sbatch", head + "accelerate launch --num_processes 4 t.py --lr 1e-4\n").at("hardware.gpus_per_node") == "4");
+}
+
+TEST_CASE("unsure: defaults are those of the program that is known") {
+  const std::string flags = " --per_device_train_batch_size 4 --num_train_epochs 1";
+  const Read own = read("r.sh", "deepspeed main.py --deepspeed --deepspeed_config ds.json" + flags + "\n");
+  CHECK(own.at("micro_batch") == "4");
+  CHECK(own.at("precision.compute").empty());
+  CHECK(read("r.sh", "deepspeed main.py --deepspeed ds.json" + flags + "\n").at("train.grad_clip") == "1");
+  const std::string steps = "[training]\nsteps = 5\n[parallelism]\ndata_parallel_shard_degree = -1\n";
+  CHECK(read("t.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n" + steps).at("train.sequence_length") == "2048");
+  CHECK(read("t.toml", "[model]\nsize = \"2B\"\n" + steps).at("train.sequence_length").empty());
+}
+
+TEST_CASE("unsure: of a script that trains by rollouts nothing is assumed") {
+  const std::string flags = " --per_device_train_batch_size 4 --max_steps 5 --bf16 True\n";
+  for (const char* name : {"grpo.py", "scripts/train_ppo.py", "run-rloo.py"}) {
+    const Read rollouts = read("r.sh", std::string("torchrun --nproc_per_node 8 ") + name + flags);
+    INFO(name);
+    CHECK(rollouts.num_warnings == 1);
+    CHECK(rollouts.at("micro_batch") == "4");
+    CHECK(rollouts.at("recompute.policy").empty());
+    CHECK(rollouts.at("train.grad_clip").empty());
+  }
+  CHECK(read("r.sh", "swift rlhf --rlhf_type dpo --model a/b --max_steps 5\n").num_warnings == 0);
+  CHECK(read("r.sh", "swift rlhf --rlhf_type grpo --model a/b --max_steps 5\n").num_warnings == 1);
+  const Read sft = read("r.sh", "torchrun --nproc_per_node 8 supported.py" + flags);  // "ppo" within a word
+  CHECK(sft.num_warnings == 0);
+  CHECK(sft.at("recompute.policy") == "none");
+}
+
+TEST_CASE("unsure: which FSDP the Trainer runs, by its version and its words") {
+  struct Case {
+    std::string text, trainer, sharding, reshard;
+  };
+  const std::string head = "output_dir: o\nper_device_train_batch_size: 1\nmax_steps: 5\nbf16: true\n";
+  const Case cases[] = {{"fsdp: true\nfsdp_config: {version: 1}\n", "fsdp1", "zero3", "true"},
+                        {"fsdp: true\nfsdp_config: {version: 2}\n", "fsdp2", "zero3", "true"},
+                        {"fsdp: true\nfsdp_config: {version: 1, reshard_after_forward: shard_grad_op}\n", "fsdp1", "zero2", ""},
+                        {"fsdp: true\nfsdp_config: {version: 1, sharding_strategy: SHARD_GRAD_OP}\n", "fsdp1", "zero3", "true"},
+                        {"fsdp: full_shard auto_wrap\nfsdp_config: {version: 1}\n", "fsdp1", "zero3", "true"},
+                        {"fsdp: shard_grad_op auto_wrap\nfsdp_config: {version: 1}\n", "fsdp1", "zero2", ""}};
+  for (const Case& one : cases) {
+    INFO(one.text);
+    const Read fields = read("t.yaml", head + one.text);
+    CHECK(fields.at("strategy.trainer") == one.trainer);
+    CHECK(fields.at("strategy.sharding") == one.sharding);
+    CHECK(fields.at("strategy.reshard_after_forward") == one.reshard);
+  }
+  CHECK(read("t.yaml", head + "fsdp: true\nfsdp_config: {version: 2, offload_params: true}\n").lost.find("offload_params") !=
+        std::string::npos);
+}
