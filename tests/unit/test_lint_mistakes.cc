@@ -173,7 +173,7 @@ struct Mistake {
 const Mistake kMistakes[] = {
     {"job.sbatch", "srun --kill-on-bad-exit=1 torchrun", "torchrun", "SL025"},
     {"job.sbatch", "\"$MASTER_ADDR:$((10000 + SLURM_JOB_ID % 20000))\"", "localhost:29500", "TR012"},
-    {"job.sbatch", "export MASTER_ADDR\n", "export MASTER_ADDR CUDA_VISIBLE_DEVICES=0,1,2,3\n", "TR013"},
+    {"job.sbatch", "export MASTER_ADDR\n", "export MASTER_ADDR CUDA_VISIBLE_DEVICES=0,1,2,3\n", "SL038"},
     {"job.sbatch", "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport MASTER_ADDR\n", "", "SL027"},
     {"job.sbatch",
      "srun --kill-on-bad-exit=1 torchrun --nnodes=\"$SLURM_JOB_NUM_NODES\" --nproc_per_node=8 --rdzv_backend=c10d "

@@ -152,6 +152,64 @@ void acc_deepspeed(const Document& d, Findings& report) {
   }
 }
 
+std::string last_part(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
+
+// "fp16" or "bf16" as a script's own flags say it, and where; empty: they do not, or they say both.
+std::pair<std::string, TextSpan> precision_of(const LaunchStage& script) {
+  const auto is_on = [&script](std::string_view name) {
+    const LaunchOption* one = script.find(name);
+    const std::string word = one == nullptr ? "" : lower(one->value);
+    return one != nullptr && (!one->has_value || word == "true" || word == "1" || word == "yes");
+  };
+  if (is_on("fp16") != is_on("bf16")) {
+    const char* name = is_on("fp16") ? "fp16" : "bf16";
+    return {name, script.find(name)->span};
+  }
+  const LaunchOption* own = script.find("mixed_precision");
+  const bool is_one = own != nullptr && (own->value == "fp16" || own->value == "bf16") && !script.has("fp16") && !script.has("bf16");
+  return is_one ? std::pair(own->value, own->span) : std::pair(std::string(), TextSpan{0, 0});
+}
+
+// The command's own word, else that of the configuration that it names.
+std::string precision_of_launch(const LintSetup& setup, const LaunchStage& launch, std::string& where) {
+  if (launch.has("mixed_precision")) {
+    where = "accelerate launch";
+    return lower(launch.value("mixed_precision"));
+  }
+  const std::string name = last_part(launch.value("config_file"));
+  for (const auto& other : setup.documents) {
+    if (name.empty() || !other->is(file_kind::kAccelerate) || last_part(other->path) != name) continue;
+    where = "'" + other->path + "'";
+    return lower(text(other->root, "mixed_precision"));
+  }
+  return "";
+}
+
+// fp16 here and bf16 there: the Trainer puts its own flag over the launcher's word (training_args.py).
+void acc_precisions(const LintSetup& setup, const Document& d, Findings& report) {
+  for (const ScriptPart& part : d.parts) {
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage *launch = line.find(LaunchProgram::kAccelerate), *script = line.find(LaunchProgram::kScript);
+      if (launch == nullptr || script == nullptr) continue;
+      std::string where;
+      const std::string outer = precision_of_launch(setup, *launch, where);
+      if (outer != "fp16" && outer != "bf16") continue;
+      if (const auto [own, at] = precision_of(*script); !own.empty() && own != outer)
+        report.add("ACC017", d, at, fmt::format("the script asks for {}, {} says {}", own, where, outer));
+      for (const auto& other : setup.documents) {
+        const bool is_named =
+            other->takes_training_arguments() &&
+            std::any_of(part.script.commands[line.command].expanded.begin(), part.script.commands[line.command].expanded.end(),
+                        [&](const ShellWord& word) { return last_part(word.text) == last_part(other->path); });
+        const std::string name = outer == "fp16" ? "bf16" : "fp16";
+        if (is_named && is_true(other->root, name) && !is_true(other->root, outer))
+          report.add("ACC017", *other, key_span(*other, node(other->root, name)),
+                     fmt::format("the script asks for {}, {} says {}", name, where, outer));
+      }
+    }
+  }
+}
+
 bool is_yaml_no(const Value& root) {
   const TreeNode at = node(root, "distributed_type");
   const std::string text = lower(at.text());
@@ -161,6 +219,7 @@ bool is_yaml_no(const Value& root) {
 }  // namespace
 
 void check_accelerate(const LintSetup& setup, const Document& d, Findings& report) {
+  acc_precisions(setup, d, report);
   if (!d.is(file_kind::kAccelerate)) return;
   const Value& root = d.root;
   const std::string type = text(root, "distributed_type");

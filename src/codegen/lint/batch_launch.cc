@@ -104,22 +104,6 @@ void sl_first_node(const JobScript& in, const LaunchLine& line, int64_t nodes) {
                 fmt::format("deepspeed without a hostfile uses the first of {} nodes: the others idle", nodes));
 }
 
-// Whether the script may get variables from elsewhere.
-bool reads_settings(const JobScript& in) {
-  for (const ShellCommand& command : in.part.script.commands) {
-    if (command.words.empty()) continue;
-    const std::string& name = command.words[0].text;
-    const std::string file = command.words.size() > 1 ? command.words[1].text : "";
-    const auto ends_with = [&file](std::string_view end) {
-      return file.size() >= end.size() && file.substr(file.size() - end.size()) == end;
-    };
-    const bool is_environment = ends_with("activate") || ends_with("conda.sh") || ends_with(".bashrc") || ends_with("/modules.sh");
-    if ((name == "source" || name == ".") && !is_environment) return true;
-    if (name == "eval" || name == "read" || name == "set_master_addr") return true;
-  }
-  return in.d.text.find("MASTER_ADDR:=") != std::string::npos || in.d.text.find("MASTER_ADDR=") != std::string::npos;
-}
-
 void sl_unset_address(const JobScript& in) {
   // An image's start-up (enroot's hook for PyTorch) may set it in the container.
   if (in.nodes < 2 || reads_settings(in) || in.d.text.find("--container-image") != std::string::npos) return;
@@ -137,6 +121,21 @@ void sl_unset_address(const JobScript& in) {
 }
 
 }  // namespace
+
+bool reads_settings(const JobScript& in) {
+  for (const ShellCommand& command : in.part.script.commands) {
+    if (command.words.empty()) continue;
+    const std::string& name = command.words[0].text;
+    const std::string file = command.words.size() > 1 ? command.words[1].text : "";
+    const auto ends_with = [&file](std::string_view end) {
+      return file.size() >= end.size() && file.substr(file.size() - end.size()) == end;
+    };
+    const bool is_environment = ends_with("activate") || ends_with("conda.sh") || ends_with(".bashrc") || ends_with("/modules.sh");
+    if ((name == "source" || name == ".") && !is_environment) return true;
+    if (name == "eval" || name == "read" || name == "set_master_addr") return true;
+  }
+  return in.d.text.find("MASTER_ADDR:=") != std::string::npos || in.d.text.find("MASTER_ADDR=") != std::string::npos;
+}
 
 std::string variable_of(std::string_view text) {
   if (text.size() < 2 || text[0] != '$') return "";

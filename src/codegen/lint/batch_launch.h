@@ -10,6 +10,9 @@ namespace distsetup::lint {
 
 void check_batch_launch(const JobScript& in, const std::vector<const LaunchLine*>& sruns);
 
+// Whether the script may get variables from elsewhere.
+bool reads_settings(const JobScript& in);
+
 // The name in "$NAME" or "${NAME}"; "" of any other text.
 std::string variable_of(std::string_view text);
 

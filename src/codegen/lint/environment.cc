@@ -118,8 +118,8 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
     report.add("ENV004", d, one.name_span, fmt::format("NCCL has no variable {}: it is silently ignored", one.name),
                {near.empty() ? "" : fmt::format("did you mean {}", near), "", {}, {}});
   }
-  if (one.name == "GLOO_SOCKET_IFNAME" && !one.value.empty() && (one.value[0] == '^' || one.value.find(',') != std::string::npos)) {
-    report.add("ENV006", d, one.span, fmt::format("'{}' for gloo, which takes one exact interface name", one.value));
+  if (one.name == "GLOO_SOCKET_IFNAME" && !one.value.empty() && (one.value[0] == '^' || one.value[0] == '=')) {
+    report.add("ENV006", d, one.span, fmt::format("'{}' for gloo, which takes exact interface names only", one.value));
   }
 }
 

@@ -67,6 +67,23 @@ TreeNode trains_some_of_a_layer(const LintSetup& setup) {
   return {};
 }
 
+// What accelerate's file says by these keys, the Trainer has other keys for, and reads neither (training_args.py).
+void fsdp_of_trainer(const FsdpView& in, Findings& report) {
+  const bool is_trainers = in.d.is_a(file_kind::kTrainer) || in.d.is(file_kind::kTrainerFsdp);
+  if (!is_trainers) return;
+  if (in.on("offload_params")) {
+    report.add("FSDP024", in.d, key_span(in.d, in.find("offload_params")),
+               "'offload_params' is silently ignored: the Trainer reads cpu_offload", {"write cpu_offload: true", "", {}, {}});
+  }
+  const std::string strategy = in.get("sharding_strategy");
+  const bool is_default = lower(strategy) == "full_shard" || strategy == "1";
+  if (in.effective() == 1 && !strategy.empty() && !is_default) {
+    report.add("FSDP024", in.d, key_span(in.d, in.find("sharding_strategy")),
+               "'sharding_strategy' is silently ignored: the Trainer reads it from reshard_after_forward in version 1",
+               {fmt::format("write reshard_after_forward: {}", lower(strategy)), "", {}, {}});
+  }
+}
+
 void fsdp_versions(const LintSetup& setup, const FsdpView& in, Findings& report) {
   const Document& d = in.d;
   const int version = in.effective();
@@ -272,6 +289,7 @@ void check_fsdp(const LintSetup& setup, const Document& d, Findings& report) {
   const TreeNode version = d.is(file_kind::kAxolotl) ? node(d.root, "fsdp_version") : in.find("version");
   if (version) in.version = static_cast<int>(real_of(*version.value).value_or(0));
   if (!d.is(file_kind::kAxolotl) || in.version != 0) fsdp_versions(setup, in, report);  // Axolotl's version: AX003
+  fsdp_of_trainer(in, report);
   fsdp_version_1(setup, in, report);
   fsdp_units(setup, in, report);
   fsdp_checkpoints(setup, in, report);

@@ -63,6 +63,18 @@ bool has_unknown_words(const JobScript& in, const LaunchStage& launcher) {
   return true;
 }
 
+bool is_under_srun(const ScriptPart& part, const LaunchLine& line) {
+  if (line.find(LaunchProgram::kSrun) != nullptr) return true;
+  const ShellCommand& own = part.script.commands[line.command];
+  if (own.depth == 0 || own.words.empty()) return false;
+  const TextSpan at = words_span(own);
+  return std::any_of(part.lines.begin(), part.lines.end(), [&](const LaunchLine& other) {
+    const ShellCommand& outer = part.script.commands[other.command];
+    const TextSpan around = words_span(outer);
+    return other.find(LaunchProgram::kSrun) != nullptr && outer.depth < own.depth && around.begin <= at.begin && at.end <= around.end;
+  });
+}
+
 bool starts_training(const JobScript& in, const LaunchLine& line) {
   if (line.find(LaunchProgram::kScript) != nullptr || launcher_under(in, line) != nullptr) return true;
   const std::vector<const LaunchLine*> inner = inner_lines(in, line);

@@ -29,5 +29,7 @@ const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line);
 // Words between a launcher of this script and what it starts that are not known here: they may hold options.
 bool has_unknown_words(const JobScript& in, const LaunchStage& launcher);
 bool starts_training(const JobScript& in, const LaunchLine& line);
+// Started by an srun: in front of it, or around it (srun bash -c '…').
+bool is_under_srun(const ScriptPart& part, const LaunchLine& line);
 
 }  // namespace distsetup::lint

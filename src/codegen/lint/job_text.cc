@@ -156,11 +156,34 @@ void sl_unset_gpus(const JobScript& in) {
   }
 }
 
+// srun gives its tasks the job's GPUs whatever the batch script has put into CUDA_VISIBLE_DEVICES (run on SLURM 22.05.8). True: all
+// that trains is started by srun.
+bool sl_overwritten_devices(const JobScript& in, long long gpus) {
+  const auto trains = [&in](const LaunchLine& line) { return starts_training_itself(line) && !in.command(line).in_substitution; };
+  const bool has_any = std::any_of(in.part.lines.begin(), in.part.lines.end(), trains);
+  const bool are_all = std::all_of(in.part.lines.begin(), in.part.lines.end(),
+                                   [&](const LaunchLine& line) { return !trains(line) || is_under_srun(in.part, line); });
+  if (!has_any || !are_all) return false;
+  for (const ShellCommand& command : in.part.script.commands) {
+    for (const ShellAssignment& one : command.assignments) {
+      const std::string& list = one.known;
+      const bool is_list = !list.empty() && list.find_first_not_of("0123456789,") == std::string::npos;
+      const auto count = 1 + std::count(list.begin(), list.end(), ',');
+      if (one.name != "CUDA_VISIBLE_DEVICES" || command.depth > 0 || command.is_dead || !is_list || count == gpus) continue;
+      in.report.add(
+          "SL038", in.d, {one.span.begin, one.span.begin + one.name.size()},
+          fmt::format("srun sets CUDA_VISIBLE_DEVICES of its tasks to the {} GPUs of the job: '{}' is silently ignored", gpus, list));
+      return true;
+    }
+  }
+  return true;
+}
+
 // The GPUs of a job are numbered from 0 where SLURM hides the others, and are not the job's to choose where it does not.
 void sl_devices(const JobScript& in) {
   const Directive* asked = in.directive("gpus-per-node") != nullptr ? in.directive("gpus-per-node") : in.directive("gres");
   const auto gpus = asked == nullptr ? std::nullopt : option_count(asked->name, asked->value);
-  if (!gpus || in.directive("exclusive") != nullptr) return;
+  if (!gpus || sl_overwritten_devices(in, *gpus) || in.directive("exclusive") != nullptr) return;
   for (const EnvironmentSetting& one : in.d.environment) {
     if (one.name != "CUDA_VISIBLE_DEVICES" || one.value.empty()) continue;
     long long highest = -1;
@@ -174,6 +197,40 @@ void sl_devices(const JobScript& in) {
                   fmt::format("CUDA_VISIBLE_DEVICES names device {}, the job has {} of a node's GPUs, which are numbered from 0",
                               highest, *gpus));
     return;
+  }
+}
+
+// --gres and --gpus-per-node both count the GPUs of a node. Run on SLURM 22.05.8: the job gets what --gres says, SLURM_GPUS_PER_NODE
+// and with it every step asks for the other number; fewer GPUs in the whole job than on a node are refused.
+void sl_two_counts(const JobScript& in) {
+  const Directive *gres = in.directive("gres"), *per_node = in.directive("gpus-per-node"), *all = in.directive("gpus");
+  const auto count = [](const Directive* one) {
+    const bool is_one_kind = one != nullptr && one->value.find(',') == std::string::npos;
+    return is_one_kind ? option_count(one->name, one->value) : std::nullopt;
+  };
+  const auto by_gres = count(gres), by_node = count(per_node), of_job = count(all);
+  if (by_gres && by_node && *by_gres != *by_node) {
+    return in.report.add("SL035", in.d, per_node->span,
+                         fmt::format("--gres asks for {} GPUs of a node and --gpus-per-node for {}: {}", *by_gres, *by_node,
+                                     *by_node > *by_gres ? "the job gets the first number, and srun is refused the second"
+                                                         : "the job holds the first number, and its steps get the second"));
+  }
+  const auto has_type = [](const Directive* one) {
+    const size_t colon = one->value.find(':');
+    return one->name == "gres" ? colon != one->value.rfind(':') : colon != std::string::npos;
+  };
+  if (by_gres && by_node && has_type(gres) != has_type(per_node)) {
+    return in.report.add("SL035", in.d, per_node->span,
+                         "--gres and --gpus-per-node: one names a type of GPU and the other none, which sbatch refuses",
+                         {"", "parse", {}, {}});
+  }
+  const Directive* of_node = by_gres ? gres : per_node;
+  const auto here = by_gres ? by_gres : by_node;
+  if (here && of_job && *of_job < *here) {
+    in.report.add("SL035", in.d, of_node->span,
+                  fmt::format("--gpus asks for {} GPUs in the whole job, --{} for {} on each node: sbatch refuses the job", *of_job,
+                              of_node->name, *here),
+                  {"", "parse", {}, {}});
   }
 }
 
@@ -209,6 +266,7 @@ void check_job_text(const JobScript& in) {
   sl_two_signs(in);
   sl_unset_gpus(in);
   sl_devices(in);
+  sl_two_counts(in);
   sl_time(in);
   sl_cores(in);
 }

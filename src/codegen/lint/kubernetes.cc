@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "codegen/lint/task_ranks.h"
 #include "codegen/read/manifest.h"
 
 namespace distsetup::lint {
@@ -143,7 +144,8 @@ void k8s_pytorch_job(const Document& d, const Value& root, Findings& report) {
     for (const LaunchLine& line : part.lines) {
       const bool launches = line.find(LaunchProgram::kTorchrun) != nullptr || line.find(LaunchProgram::kAccelerate) != nullptr ||
                             line.find(LaunchProgram::kDeepspeed) != nullptr;
-      has_launcher = has_launcher || launches;
+      const LaunchStage* script = line.find(LaunchProgram::kScript);
+      has_launcher = has_launcher || launches || (script != nullptr && chooses_devices(*script));
     }
   }
   if (gpus > 1 && !has_launcher) {
@@ -190,6 +192,27 @@ void k8s_restarts(const Document& d, const Value& root, Findings& report) {
   }
 }
 
+// mpirun takes as many processes as the operator's hostfile has slots, unless it is told to put more on a node.
+void k8s_slots(const Document& d, const Value& root, Findings& report) {
+  const auto workers = real(root, "spec.mpiReplicaSpecs.Worker.replicas");
+  const double slots = real(root, "spec.slotsPerWorker").value_or(1);
+  const bool is_open_mpi = text(root, "spec.mpiImplementation").empty() || text(root, "spec.mpiImplementation") == "OpenMPI";
+  if (!workers || !is_open_mpi || d.roots.size() != 1) return;
+  for (const ScriptPart& part : d.parts) {
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* run = line.find(LaunchProgram::kMpirun);
+      const LaunchOption* wanted = run == nullptr ? nullptr : run->has("np") ? run->find("np") : run->find("n");
+      const auto n = wanted == nullptr ? std::nullopt : number(wanted->value);
+      if (!n || static_cast<double>(*n) <= slots * *workers || run->has("oversubscribe") || run->has("hostfile") || run->has("host") ||
+          run->value("map_by").find("OVERSUBSCRIBE") != std::string::npos)
+        continue;
+      report.add("K8S011", d, wanted->span,
+                 fmt::format("mpirun wants {} processes, {:.0f} workers have {:.0f} slot{} each", *n, *workers, slots,
+                             slots == 1 ? "" : "s"));
+    }
+  }
+}
+
 }  // namespace
 
 void check_kubernetes(const LintSetup&, const Document& d, Findings& report) {
@@ -213,6 +236,7 @@ void check_kubernetes(const LintSetup&, const Document& d, Findings& report) {
     if (kind == "TrainJob") k8s_train_job(d, root, report);
     if (kind == "PyTorchJob") k8s_pytorch_job(d, root, report);
     k8s_restarts(d, root, report);
+    if (kind == "MPIJob") k8s_slots(d, root, report);
     const int64_t nodes = k8s_nodes(root);
     if (nodes > 1 && !is_gang(d)) {
       report.add("K8S005", d, key_span(d, node(root, "kind")),

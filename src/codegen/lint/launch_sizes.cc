@@ -6,6 +6,7 @@
 
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/caller_values.h"
+#include "codegen/lint/job_script.h"
 
 namespace distsetup::lint {
 namespace {
@@ -70,6 +71,12 @@ void tr_localhost(const Launch& in, const LaunchStage& run, std::string_view nod
   }
 }
 
+// srun sets it for its tasks, over what the batch script says, where the job asks for GPUs (run on SLURM 22.05.8); what stands inside
+// bash -c is set after that.
+bool is_set_by_srun(const Launch& in, const ShellCommand& where) {
+  return where.depth == 0 && in.job_gpus > 0 && is_under_srun(in.part, in.line);
+}
+
 // Devices of CUDA_VISIBLE_DEVICES before this command; 0 when it is not set to a plain list, or more than once.
 int64_t visible_devices(const Launch& in) {
   const ShellAssignment* seen = nullptr;
@@ -77,7 +84,7 @@ int64_t visible_devices(const Launch& in) {
   size_t num_set = 0;
   for (const ShellCommand& command : in.script().commands) {
     for (const ShellAssignment& one : command.assignments) {
-      if (one.name != "CUDA_VISIBLE_DEVICES") continue;
+      if (one.name != "CUDA_VISIBLE_DEVICES" || is_set_by_srun(in, command)) continue;
       const bool is_own = &command == &own;
       const bool stays = command.words.empty() || command.words[0].text == "export";
       if (is_own || stays) seen = &one;

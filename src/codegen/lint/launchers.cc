@@ -36,7 +36,9 @@ std::optional<long long> manifest_count(const Document& d, std::string_view key)
 
 void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript& script, const LaunchStage& run, Findings& report) {
   const std::string in_pod =
-      knows_its_cluster(d, script) || setup.context.nodes > 1 ? "" : "no operator or platform sets PET_ variables";
+      knows_its_cluster(d, script) || setup.context.nodes > 1 || (d.is(file_kind::kKubernetes) && sets_no_variables(d))
+          ? ""
+          : "no operator or platform sets PET_ variables";
   const std::string backend = run.value("rdzv_backend");
   const bool is_dynamic = backend == "c10d" || backend == "etcd" || backend == "etcd-v2";
   const bool is_alone = run.has("standalone");
@@ -99,6 +101,20 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
   if (!is_dynamic && !run.has("node_rank") && !sets("PET_NODE_RANK")) {
     report.add("TR010", d, run.span, fmt::format("{} nodes and no --node_rank: every node is node 0", *nodes), where);
   }
+}
+
+// One srun starts the same words on every node.
+void tr_same_rank(const LaunchLine& line, const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
+  const LaunchStage* srun = line.find(LaunchProgram::kSrun);
+  const LaunchOption* rank = run.find("node_rank");
+  const Directive* of_job = part.script.directive("nodes");
+  const int64_t nodes = node_count(part.script, run.value("nnodes"), of_job == nullptr ? 0 : number(of_job->value).value_or(0));
+  if (srun == nullptr || rank == nullptr || !number(rank->value) || nodes < 2 || run.has("rdzv_backend")) return;
+  for (const char* name : {"nodes", "N", "nodelist", "w", "relative", "r"}) {
+    if (srun->has(name)) return;  // a part of the job, which others join
+  }
+  report.add("TR010", d, rank->span, fmt::format("'{}' on each of {} nodes: every node is node {}", rank->spelled, nodes, rank->value),
+             {.error_if = comes_from_caller(d, part.script, *rank) ? "the rank stays as it is here" : ""});
 }
 
 void tr_flags(const LintSetup& setup, const Document& d, const LaunchLine& line, const LaunchStage& run, Findings& report) {
@@ -239,6 +255,7 @@ void check_launchers(const LintSetup& setup, const Document& d, Findings& report
       if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) {
         tr_rendezvous(setup, d, part.script, *run, report);
         tr_flags(setup, d, line, *run, report);
+        tr_same_rank(line, d, part, *run, report);
         tr_allocation(d, part, line, *run, report);
       }
       if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, part, *run, report);

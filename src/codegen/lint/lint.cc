@@ -26,6 +26,7 @@
 #include "codegen/lint/launchers.h"
 #include "codegen/lint/llama_stack.h"
 #include "codegen/lint/megatron.h"
+#include "codegen/lint/pipe_status.h"
 #include "codegen/lint/plan_level.h"
 #include "codegen/lint/slurm.h"
 #include "codegen/lint/trainers.h"
@@ -44,7 +45,8 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,  
                                      lint::check_accelerate, lint::check_fsdp,        lint::check_training_arguments,
                                      lint::check_megatron,   lint::check_trainers,    lint::check_llama_stack,
                                      lint::check_slurm,      lint::check_launchers,   lint::check_launch_sizes,
-                                     lint::check_kubernetes, lint::check_environment, lint::check_plan_level};
+                                     lint::check_kubernetes, lint::check_environment, lint::check_plan_level,
+                                     lint::check_pipes};
 
 // "debug: false" -> the key with its indentation, and the value without a remark.
 std::pair<std::string_view, std::string_view> key_and_value(std::string_view line) {

@@ -61,7 +61,14 @@ bool is_slip(const std::string& a, const std::string& b) {
   return distance(a, b) <= (size >= kLong ? 2u : 1u);
 }
 
+ptrdiff_t num_letters(std::string_view name) {
+  return std::count_if(name.begin(), name.end(), [](char c) { return c != '_' && c != '-' && c != '.' && c != ' '; });
+}
+
 bool is_misspelt(std::string_view name, std::string_view candidate) {
+  constexpr size_t kMostLetters = 100;   // no tool has so long a name
+  constexpr ptrdiff_t kMostChanged = 4;  // two slips of two letters each
+  if (name.size() > kMostLetters || std::abs(num_letters(name) - num_letters(candidate)) > kMostChanged) return false;
   if (joined(name) == joined(candidate)) return true;
   const std::vector<std::string> a = words_of(name), b = words_of(candidate);
   if (a.size() != b.size()) return false;

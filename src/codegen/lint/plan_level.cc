@@ -90,7 +90,10 @@ void plan_shape(const Sizes& in, Findings& report) {
   for (const auto& [name, one] : in.all()) {
     // No steps, no experts: both are asked for, by runs that only evaluate and by models without experts.
     const bool may_be_none = name == "save_every" || name == "steps" || name == "experts" || name == "kv_heads";
-    const bool is_size = !may_be_none && !(name == "dp_shard" && one.n == -1) && !(name == "global" && one.n == -1);
+    // -1 of all sizes: the checkpoint has them, which the program reads them from.
+    const bool is_of_checkpoint = one.n == -1 && in.get("layers", 0) == -1 && in.get("heads", 0) == -1;
+    const bool is_size =
+        !may_be_none && !is_of_checkpoint && !(name == "dp_shard" && one.n == -1) && !(name == "global" && one.n == -1);
     if (is_size && one.n < 1)
       report.add("PLAN003", d, one.span, fmt::format("'{}' is {}, expected at least 1", d.cut(one.span), one.n), unsure);
   }

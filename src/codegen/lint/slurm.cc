@@ -11,8 +11,10 @@
 #include "base/names.h"
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/misspelt.h"
+#include "codegen/lint/pipe_status.h"
 #include "codegen/lint/slurm_job.h"
 #include "codegen/lint/srun_tasks.h"
+#include "codegen/lint/task_ranks.h"
 #include "codegen/shell/expand.h"
 #include "codegen/tables/name_table.h"
 
@@ -24,15 +26,6 @@ using NameSet = std::set<std::string, std::less<>>;
 // Different on every task, so an expansion in the batch script gives everybody the head's.
 // The head's own name and address (SLURMD_NODENAME) are what MASTER_ADDR is set to, and right there.
 const NameSet kPerTask = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"};
-
-// A script that says itself how many GPUs of the node it takes.
-bool chooses_devices(const LaunchStage& script) {
-  for (const char* name : {"devices", "gpus", "ngpus", "n_gpus", "num_gpus", "gpus_per_node", "ngpus_per_node", "nproc_per_node",
-                           "world_size", "nprocs", "num_processes", "multiprocessing_distributed", "trainer.devices"}) {
-    if (script.has(name)) return true;
-  }
-  return false;
-}
 
 // srun and nothing but options of one word each: the command stands in the next line, without a backslash before it.
 void sl_no_command(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
@@ -272,41 +265,6 @@ void sl_srun_options(const JobScript& in, const LaunchLine& line, const LaunchSt
   }
 }
 
-// Whether a word of a `set` or `shopt` of the script is one that `is_it` takes.
-template <class F>
-bool sets_option(const ShellScript& script, std::initializer_list<std::string_view> commands, F is_it) {
-  return std::any_of(script.commands.begin(), script.commands.end(), [&](const ShellCommand& one) {
-    const bool is_set = !one.words.empty() && std::find(commands.begin(), commands.end(), one.words[0].text) != commands.end();
-    return is_set && std::any_of(one.words.begin(), one.words.end(), [&](const ShellWord& word) { return is_it(one, word.text); });
-  });
-}
-
-// `by`: what starts the training.
-void report_pipe(const JobScript& in, const ShellCommand& command, TextSpan span, std::string_view by) {
-  const bool has_pipefail =
-      sets_option(in.part.script, {"set", "shopt"}, [](const ShellCommand&, const std::string& word) { return word == "pipefail"; });
-  if (command.ends_with != "|" || has_pipefail || in.part.script.shebang.find("pipefail") != std::string::npos) return;
-  // The script's own exit code: that of its last command, or of the first that fails under `set -e`.
-  const bool stops_at_failures = sets_option(in.part.script, {"set"}, [](const ShellCommand& command_of, const std::string& word) {
-    const bool is_short = word.size() > 1 && word[0] == '-' && word[1] != '-';
-    return command_of.depth == 0 && (word == "errexit" || (is_short && word.find('e') != std::string::npos));
-  });
-  const size_t index = static_cast<size_t>(&command - in.part.script.commands.data());
-  bool is_last = true, is_in_pipe = true;
-  for (size_t i = index + 1; i < in.part.script.commands.size(); ++i) {
-    const ShellCommand& one = in.part.script.commands[i];
-    if (one.depth > command.depth || one.in_substitution) continue;
-    is_last = is_last && is_in_pipe;
-    is_in_pipe = is_in_pipe && one.ends_with == "|";
-  }
-  in.report.add("SL010", in.d, span, fmt::format("the pipe hides {}'s exit code: a failed job counts as done", by),
-                {"",
-                 "",
-                 {},
-                 in.is_batch ? std::optional<Severity>() : Severity::kNote,
-                 stops_at_failures || is_last ? "" : "the script ended with this command's exit code (set -e)"});
-}
-
 // "$header ... | tee log", where a branch makes header "srun torchrun ...": which one it is, the running script knows.
 void sl_piped_variables(const JobScript& in) {
   for (const ShellCommand& command : in.part.script.commands) {
@@ -356,6 +314,7 @@ void check_slurm(const LintSetup& setup, const Document& d, Findings& report) {
     }
     sl_assigned(in, sruns);
     sl_written(in);
+    check_task_ranks(in, sruns);
     if (!in.is_batch) continue;
     sl_piped_variables(in);
     check_job(in, sruns);

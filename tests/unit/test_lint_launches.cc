@@ -1,0 +1,159 @@
+// Launches that say two things, or start something else than they ask for: each mistake beside a file in which it is none.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "codegen/lint/lint.h"
+
+using namespace distsetup;
+
+namespace {
+
+size_t num_found(const std::vector<LintFile>& files, std::string_view code) {
+  const LintReport report = lint_files(files, {});
+  return static_cast<size_t>(std::count_if(report.findings.begin(), report.findings.end(),
+                                           [code](const LintFinding& one) { return one.diagnostic.code == code; }));
+}
+
+struct Pair {
+  const char* code;
+  std::string path, mistake, near_miss;
+};
+
+void check(const std::vector<Pair>& pairs) {
+  for (const Pair& one : pairs) {
+    INFO(one.code << "\n" << one.mistake << "\n" << one.near_miss);
+    CHECK(num_found({{one.path, one.mistake}}, one.code) >= 1);
+    CHECK(num_found({{one.path, one.near_miss}}, one.code) == 0);
+  }
+}
+
+std::string job(const std::string& lines) { return "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n" + lines; }
+
+const std::string kGpus = "#SBATCH --gpus-per-node=4\n", kTrainer = "train.py --per_device_train_batch_size 2\n";
+
+std::string mpi_job(int slots, const std::string& processes) {
+  return "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: j}\nspec:\n  slotsPerWorker: " + std::to_string(slots) +
+         "\n  mpiReplicaSpecs:\n    Launcher: {replicas: 1, template: {spec: {containers: [{name: l, image: i, command: [mpirun, " +
+         processes + ", python, t.py]}]}}}\n    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: i}]}}}\n";
+}
+
+std::string batch_job(const std::string& spec, const std::string& command, const std::string& env = "") {
+  return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {" + spec +
+         "template: {spec: {hostIPC: true, restartPolicy: OnFailure, containers: [{name: c, image: i, command: " + command +
+         ", env: [" + env + "], resources: {limits: {nvidia.com/gpu: 8}}}]}}}\n";
+}
+
+}  // namespace
+
+TEST_CASE("lint launches: two counts of GPUs, and tasks that are no ranks", "[lint]") {
+  check({
+      {"SL035", "j.sbatch", job("#SBATCH --gres=gpu:2\n" + kGpus), job("#SBATCH --gres=gpu:4\n" + kGpus)},
+      {"SL035", "j.sbatch", job("#SBATCH --gres=gpu:4\n#SBATCH --gpus=2\n"), job("#SBATCH --gres=gpu:4\n#SBATCH --gpus=4\n")},
+      {"SL035", "j.sbatch", job("#SBATCH --gres=gpu:2\n" + kGpus), job("#SBATCH --gres=gpu:2,shard:4\n" + kGpus)},
+      {"SL035", "j.sbatch", job("#SBATCH --gres=gpu:a100:4\n" + kGpus), job("#SBATCH --gres=gpu:4\n" + kGpus)},
+      {"SL038", "j.sbatch", job("#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=0\nsrun -K python t.py\n"),
+       job("#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=0\npython t.py\n")},
+      {"SL038", "j.sbatch", job("#SBATCH --gres=gpu:4\nCUDA_VISIBLE_DEVICES=0,1 srun -K python t.py\n"),
+       job("#SBATCH --gres=gpu:4\nCUDA_VISIBLE_DEVICES=0,1,2,3 srun -K python t.py\n")},
+      {"TR013", "j.sbatch", job("#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=0\ntorchrun --nproc_per_node=4 t.py\n"),
+       job("#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=0\nsrun -K --ntasks=1 bash -c \"torchrun --nproc_per_node=4 t.py\"\n")},
+      {"TR013", "j.sbatch",
+       job("#SBATCH --gres=gpu:4\nsrun -K --ntasks=1 bash -c 'CUDA_VISIBLE_DEVICES=0 torchrun --nproc_per_node=4 t.py'\n"),
+       job("#SBATCH --gres=gpu:4\nCUDA_VISIBLE_DEVICES=0 srun -K --ntasks=1 torchrun --nproc_per_node=4 t.py\n")},
+      {"SL034", "j.sbatch", job("#SBATCH --gres=gpu:2\nexport CUDA_VISIBLE_DEVICES=2,3\npython t.py\n"),
+       job("#SBATCH --gres=gpu:2\nexport CUDA_VISIBLE_DEVICES=2,3\nsrun -K python t.py\n")},
+      {"SL036", "j.sbatch", job(kGpus + "python " + kTrainer), job(kGpus + "mpirun -np 4 python " + kTrainer)},
+      {"SL036", "j.sbatch", job(kGpus + "python train.py\n"),
+       job(kGpus + "for i in 0 1 2 3; do CUDA_VISIBLE_DEVICES=$i python train.py & done\nwait\n")},
+      {"SL036", "j.sbatch", job(kGpus + "python train.py\n"), job(kGpus + "python train.py --num_gpus 4\n")},
+      {"SL036", "j.sbatch", job(kGpus + "python train.py\n"), job("#SBATCH --gpus-per-node=2\npython train.py\n")},
+      {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer), job(kGpus + "srun -K python train.py --lr 1\n")},
+      {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer),
+       job(kGpus + "export WORLD_SIZE=$SLURM_NTASKS\nsrun -K bash -c 'RANK=$SLURM_PROCID python train.py'\n")},
+      {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer), job(kGpus + "srun -K --container-image=i python " + kTrainer)},
+      {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer), job(kGpus + "source ranks.sh\nsrun -K python " + kTrainer)},
+      {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer), job(kGpus + "srun -K --ntasks-per-node=1 python " + kTrainer)},
+  });
+}
+
+TEST_CASE("lint launches: pipes whose status somebody looks at", "[lint]") {
+  const std::string run = "torchrun --standalone --nproc_per_node=1 t.py ";
+  check({
+      {"SH003", "r.sh", "until " + run + "| tee log; do sleep 1; done\n",
+       "set -o pipefail\nuntil " + run + "| tee log; do sleep 1; done\n"},
+      {"SH003", "r.sh", "if ! " + run + "2>&1 | tee log; then exit 1; fi\n", run + "2>&1 | tee log\nif [ -f log ]; then exit 1; fi\n"},
+      {"SH003", "r.sh", run + "| tee log\nif [ $? -ne 0 ]; then exit 1; fi\n",
+       run + "| tee log\nif [ ${PIPESTATUS[0]} -ne 0 ]; then exit 1; fi\n"},
+      {"SH003", "r.sh", run + "| tee log || exit 1\n", run + "> log || exit 1\n"},
+      {"SH003", "r.sh", "while ! " + run + "| tee log; do :; done\n", "while read -r x; do " + run + "| tee log; done < list\n"},
+      {"SH003", "r.sh", "for i in 1 2 3; do " + run + "| tee log && break; done\n",
+       "for i in 1 2 3; do " + run + "| tee log && echo done; done\n"},
+      {"K8S010", "k.yaml", batch_job("", "[bash, -c, \"python t.py | tee log\"]"),
+       batch_job("backoffLimit: 0, ", "[bash, -c, \"python t.py | tee log\"]")},
+      {"K8S010", "k.yaml", batch_job("", "[bash, -c, \"python t.py | tee log\"]"),
+       batch_job("", "[bash, -o, pipefail, -c, \"set -o pipefail; python t.py | tee log\"]")},
+      {"K8S010", "k.yaml", batch_job("", "[bash, -c, \"python t.py | tee log\"]"),
+       batch_job("", "[bash, -c, \"python t.py | tee log; touch done\"]")},
+      {"K8S011", "k.yaml", mpi_job(1, "-np, \"16\""), mpi_job(8, "-np, \"16\"")},
+      {"K8S011", "k.yaml", mpi_job(1, "-np, \"16\""), mpi_job(1, "-np, \"16\", --oversubscribe")},
+  });
+  CHECK(num_found({{"j.sbatch", job(kGpus + "srun -K python t.py | tee log\nexit ${PIPESTATUS[0]}\n")}}, "SL010") == 0);
+}
+
+TEST_CASE("lint launches: the same rank on every node, and programs that start their processes themselves", "[lint]") {
+  const std::string run = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\nsrun -K ";
+  const std::string torchrun = "torchrun --nnodes=2 --nproc_per_node=4 --master_addr=$HEAD --node_rank=";
+  check({{"TR010", "j.sbatch", run + torchrun + "0 t.py\n", run + "bash -c '" + torchrun + "$SLURM_NODEID t.py'\n"},
+         {"TR010", "j.sbatch", run + torchrun + "0 t.py\n", run + "--nodes=1 -w $HEAD " + torchrun + "0 t.py &\nwait\n"},
+         {"ENV006", "r.sh", "export GLOO_SOCKET_IFNAME=^lo\npython t.py\n", "export GLOO_SOCKET_IFNAME=eth0,eth1\npython t.py\n"},
+         {"PLAN003", "m.sh", "torchrun --nproc_per_node 1 pretrain_gpt.py --num-layers 0 --hidden-size 64 --num-attention-heads 4\n",
+          "torchrun --nproc_per_node 1 evaluate.py --load c --num-layers -1 --hidden-size -1 --num-attention-heads -1\n"}});
+  const auto job = [](const std::string& flags) {
+    const std::string pod = "template: {spec: {hostIPC: true, containers: [{name: pytorch, image: i, command: [python, t.py" + flags +
+                            "], resources: {limits: {nvidia.com/gpu: 4}}}]}}";
+    return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n  pytorchReplicaSpecs:\n    Master: {replicas: "
+           "1, " +
+           pod + "}\n";
+  };
+  check({{"K8S004", "k.yaml", job(""), job(", --nproc_per_node=4")}});
+}
+
+TEST_CASE("lint launches: a container's variables are those of its command", "[lint]") {
+  const auto with = [](const std::string& command, const std::string& nodes) {
+    return batch_job("parallelism: 2, ", command, "{name: NODES, value: \"" + nodes + "\"}");
+  };
+  const std::string shell = "[bash, -c, \"torchrun --nnodes=$NODES --nproc_per_node=8 t.py\"]";
+  const std::string words = "[torchrun, --nnodes=$(NODES), --nproc_per_node=8, t.py]";
+  check({{"TR010", "k.yaml", with(shell, "2"), with(shell, "1")},
+         {"TR010", "k.yaml", with(words, "2"), with(words, "1")},
+         {"TR009", "k.yaml", with(words, "4"), with(words, "2")}});
+  // Another container's variables are none of this one's.
+  const std::string other = batch_job("parallelism: 2, ", shell) + "---\n" + with("[sleep, inf]", "2");
+  CHECK(num_found({{"k.yaml", other}}, "TR010") == 0);
+}
+
+TEST_CASE("lint launches: the precision of a script against that of its launcher", "[lint]") {
+  const LintFile config{"conf/a.yaml", "distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\nmixed_precision: bf16\n"};
+  const auto found = [&config](const std::string& line, const LintFile& more = {"x.sh", "true\n"}) {
+    return num_found({config, {"r.sh", line}, more}, "ACC017");
+  };
+  CHECK(found("accelerate launch --config_file conf/a.yaml train.py --fp16\n") == 1);
+  CHECK(found("accelerate launch --config_file conf/a.yaml train.py --mixed_precision=fp16\n") == 1);
+  CHECK(found("accelerate launch --mixed_precision fp16 train.py --bf16 True\n") == 1);
+  CHECK(found("accelerate launch --config_file conf/a.yaml train.py --bf16\n") == 0);
+  CHECK(found("accelerate launch --config_file conf/a.yaml train.py --fp16 False\n") == 0);
+  CHECK(found("accelerate launch --config_file other.yaml train.py --fp16\n") == 0);
+  CHECK(found("accelerate launch --config_file conf/a.yaml --mixed_precision fp16 train.py --fp16\n") == 0);
+  const LintFile script{"c/t.yaml", "output_dir: o\nper_device_train_batch_size: 1\nfp16: true\n"};
+  CHECK(found("accelerate launch --config_file conf/a.yaml train.py c/t.yaml\n", script) == 1);
+  CHECK(found("accelerate launch --config_file conf/a.yaml train.py c/other.yaml\n", script) == 0);
+}
+
+TEST_CASE("lint launches: keys of accelerate's in the Trainer's fsdp_config", "[lint]") {
+  const std::string head = "output_dir: o\nper_device_train_batch_size: 1\nfsdp: true\nfsdp_config: ";
+  check({{"FSDP024", "t.yaml", head + "{version: 2, offload_params: true}\n", head + "{version: 2, offload_params: false}\n"},
+         {"FSDP024", "t.yaml", head + "{version: 1, fsdp_sharding_strategy: HYBRID_SHARD}\n",
+          head + "{version: 1, fsdp_sharding_strategy: FULL_SHARD}\n"},
+         {"FSDP024", "t.yaml", head + "{version: 1, sharding_strategy: SHARD_GRAD_OP}\n",
+          head + "{version: 1, reshard_after_forward: shard_grad_op}\n"}});
+}
