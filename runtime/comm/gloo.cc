@@ -17,6 +17,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "base/check.h"
+#include "runtime/comm/gloo_work.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/comm/yielding_trylock.h"
 
@@ -25,73 +26,6 @@ namespace {
 
 using std::chrono::milliseconds, std::chrono::seconds;
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
-using GlooWork = c10::intrusive_ptr<c10d::Work>;
-
-struct Failures : FailureStore {  // shared with every Work, which may outlive a call
-  int64_t timeout_s = 0;
-  bool failed = false;
-  // Those of some ranks whose connections are closed, asked a number of times until one is.
-  std::function<std::vector<int>(const std::vector<int>&, int)> closed;
-
-  static std::string named(const std::vector<int>& ranks) {
-    return ranks.size() == 1 ? fmt::format("rank {}", ranks[0]) : fmt::format("one of ranks {}", fmt::join(ranks, ", "));
-  }
-
-  // `peers`: who the operation was with, as far as it is known.
-  [[noreturn]] void raise(const std::string& op, std::vector<int> peers, const std::exception& error) {
-    bool slow = std::string(error.what()).find("imed out") != std::string::npos;
-    std::string why = first_line(error.what());
-    if (slow && !failed && closed) {
-      // The peer may only have waited for a third rank that died: then that one is named.
-      std::vector<int> everyone;
-      for (int r = 0; r < world; ++r) {
-        if (r != rank) everyone.push_back(r);
-      }
-      const std::vector<int> gone = closed(everyone, 4);
-      if (!gone.empty()) {
-        why = fmt::format("no answer from {} within {} s", named(peers), timeout_s);
-        peers = gone;
-        slow = false;
-      }
-    } else if (!slow && !failed && peers.size() > 1 && closed) {
-      const std::vector<int> gone = closed(peers, 80);
-      if (!gone.empty()) peers = gone;
-    }
-    const std::string mine = slow ? fmt::format("{} did not answer rank {} within {} s in {}", named(peers), rank, timeout_s, op)
-                                  : fmt::format("{} is gone: rank {} in {}: {}", named(peers), rank, op, why);
-    const std::string report = fmt::format("{} {}", peers.size() == 1 ? peers[0] : -1, mine);
-    // A peer that gave up because of a third rank has said so before it closed its connections.
-    const std::string first = failed ? report : report_failure(*this, report);
-    failed = true;
-    const size_t space = first.find(' ');
-    throw CommunicationError(std::atoi(first.c_str()), first.substr(space + 1));
-  }
-};
-
-class PendingWork : public Work {
- public:
-  PendingWork(std::string op, std::shared_ptr<Failures> failures) : op_(std::move(op)), failures_(std::move(failures)) {}
-  void add(GlooWork work, std::vector<int> peers) { parts_.push_back({std::move(work), std::move(peers)}); }
-  void wait() override {
-    for (Part& part : parts_) {
-      try {
-        part.work->wait();
-      } catch (const std::exception& e) {
-        failures_->raise(op_, part.peers, e);
-      }
-    }
-    parts_.clear();
-  }
-
- private:
-  struct Part {
-    GlooWork work;
-    std::vector<int> peers;
-  };
-  std::string op_;
-  std::shared_ptr<Failures> failures_;
-  std::vector<Part> parts_;
-};
 
 at::Tensor bytes_at(const void* data, int64_t num_bytes) {
   return at::from_blob(const_cast<void*>(data), {num_bytes}, at::TensorOptions().dtype(at::kByte));
@@ -140,21 +74,11 @@ class GlooCommunicator : public Communicator {
   }
 
   ~GlooCommunicator() override {
-    failures_->closed = nullptr;
-    if (failures_->failed) {
-      distsetup::outlast_readers(*failures_);
-      return;
-    }
-    try {
-      failures_->store->set(fmt::format("bye/{}", rank_), std::vector<uint8_t>{'1'});
-      if (rank_ == 0) {  // the store lives here: stay until all have said goodbye
-        std::vector<std::string> keys;
-        for (int p = 0; p < world(); ++p) keys.push_back(fmt::format("bye/{}", p));
-        failures_->store->wait(keys, seconds(30));
-      }
-    } catch (const std::exception&) {
-      // Whoever is missing reports its own end.
-    }
+    take_leave();
+    // Gloo lets go of a peer when its loop wakes up next, after 10 ms at most, one peer after the other: all groups at the same time.
+    probes_.clear();
+    std::vector<std::jthread> closing;
+    for (auto& [name, connection] : by_name_) closing.emplace_back([&group = connection.group] { group.reset(); });
   }
 
   int rank() const override { return rank_; }
@@ -274,6 +198,25 @@ class GlooCommunicator : public Communicator {
     ProcessGroup group;
     int64_t num_operations = 0;
   };
+
+  // The others may still need the store, and what this rank has reported in it.
+  void take_leave() {
+    failures_->closed = nullptr;
+    if (failures_->failed) {
+      distsetup::outlast_readers(*failures_);
+      return;
+    }
+    try {
+      failures_->store->set(fmt::format("bye/{}", rank_), std::vector<uint8_t>{'1'});
+      if (rank_ == 0) {  // the store lives here: stay until all have said goodbye
+        std::vector<std::string> keys;
+        for (int p = 0; p < world(); ++p) keys.push_back(fmt::format("bye/{}", p));
+        failures_->store->wait(keys, seconds(30));
+      }
+    } catch (const std::exception&) {
+      // Whoever is missing reports its own end.
+    }
+  }
 
   int stage_rank(int stage) const { return groups_.members(Group::kPp)[size_t(stage)]; }
 

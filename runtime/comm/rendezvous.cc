@@ -7,13 +7,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "runtime/comm/numeric_names.h"
 
 namespace distsetup {
 namespace {
@@ -22,12 +28,56 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
+// Empty when a connection to host:port is accepted within a second, else why not. The name is looked up each time: a cluster may
+// learn it late.
+std::string try_to_connect(const std::string& host, int port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
+    return gai_strerror(error);
+  int error = EADDRNOTAVAIL;
+  for (const addrinfo* a = found; a != nullptr && error != 0; a = a->ai_next) {
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    error = ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+    pollfd connecting{fd, POLLOUT, 0};
+    socklen_t size = sizeof(error);
+    if (error == EINPROGRESS) {
+      if (poll(&connecting, 1, 1000) < 1)
+        error = ETIMEDOUT;
+      else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+        error = errno;
+    }
+    close(fd);
+  }
+  freeaddrinfo(found);
+  return error == 0 ? "" : std::strerror(error);
+}
+
+// Until rank 0 listens. The store's own client sleeps half a second and longer after each attempt that fails, prints a page of C++
+// frames about it, and ranks that start together often ask before rank 0 listens.
+void await_rank_0(const Rendezvous& r) {
+  const auto deadline = Clock::now() + seconds(r.init_timeout_s);
+  milliseconds pause(1);
+  for (;;) {
+    const std::string why = try_to_connect(r.master_address, r.master_port);
+    if (why.empty()) return;
+    if (Clock::now() > deadline) {
+      throw CommunicationError(
+          0, fmt::format("rank 0 at {}:{} did not answer within {} s: {}", r.master_address, r.master_port, r.init_timeout_s, why));
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, milliseconds(100));
+  }
+}
+
 c10::intrusive_ptr<c10d::Store> connect(const Rendezvous& r) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(r.master_port);
   options.isServer = !r.agent_store && r.rank == 0;
   options.waitWorkers = false;
   options.timeout = seconds(r.init_timeout_s);
+  if (!r.agent_store && r.rank != 0) await_rank_0(r);
   try {
     return c10::make_intrusive<c10d::TCPStore>(r.master_address, options);
   } catch (const std::exception& e) {
@@ -61,6 +111,7 @@ std::string first_line(const std::string& what) {
 c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
   const auto deadline = Clock::now() + seconds(r.init_timeout_s), half_time = Clock::now() + milliseconds(500 * r.init_timeout_s);
   bool is_said = false;
+  num_numeric_names();  // so that the program has numeric_names.cc in it
   c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>("distsetup/" + r.run_id, connect(r));
   const auto key = [](int rank) { return fmt::format("here/{}", rank); };
   try {
@@ -68,6 +119,7 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
     std::vector<uint8_t> mine(r.plan_digest.begin(), r.plan_digest.end());
     mine.push_back('1');
     store->set(key(r.rank), mine);
+    milliseconds pause(1);
     for (;;) {
       std::vector<int> missing;
       for (int p = 0; p < r.world; ++p) {
@@ -84,7 +136,8 @@ c10::intrusive_ptr<c10d::Store> meet(const Rendezvous& r) {
                    missing.size() > 1 ? "s" : "", fmt::join(missing, ", "), r.world, r.init_timeout_s);
         std::fflush(stderr);
       }
-      std::this_thread::sleep_for(milliseconds(20));
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, milliseconds(20));
     }
     for (int p = 0; p < (r.rank == 0 ? r.world : 1); ++p) {
       if (store->get(key(p)) == mine) continue;

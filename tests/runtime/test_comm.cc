@@ -1,5 +1,7 @@
 // Communicators: what arrives where, over every group of a hybrid mesh; that errors name the peer; what Tracing writes down.
 #include <dlfcn.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -11,6 +13,7 @@
 
 #include "runtime/collectives.h"
 #include "runtime/comm/gloo.h"
+#include "runtime/comm/numeric_names.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/comm/yielding_trylock.h"
 #include "runtime/ranks.h"
@@ -168,6 +171,18 @@ TEST_CASE("who finds a lock taken gives up its core, in libraries too", "[comm]"
   CHECK(num_yields() > before);
   // What the loader gives to Gloo, which is in a library.
   CHECK(dlsym(RTLD_DEFAULT, "pthread_mutex_trylock") == reinterpret_cast<void*>(&pthread_mutex_trylock));
+}
+
+TEST_CASE("ranks do not ask a name server who their peers are", "[comm]") {
+  const int64_t before = num_numeric_names();
+  run_ranks(mesh_of(1, 2), [](Communicator&) {});
+  CHECK(num_numeric_names() > before);  // the library has asked, and was answered here
+  sockaddr_in loopback{};
+  loopback.sin_family = AF_INET;
+  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  char host[NI_MAXHOST];
+  REQUIRE(getnameinfo(reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback), host, sizeof(host), nullptr, 0, 0) == 0);
+  CHECK(std::string(host) == "127.0.0.1");  // not "localhost"
 }
 
 TEST_CASE("ranks that need nobody leave without a word", "[comm]") {
