@@ -147,10 +147,13 @@ class Run {
     if (!device_) install_meter();  // of CPU memory; a GPU's device brings its own
     set_compute_threads(options_.num_threads > 0 ? options_.num_threads : compute_threads(environment_.local_world));
     if (!device_) device_ = make_cpu_device();
-    EngineOptions options = {options_.poison, kMeteredSteps, options_.first_profiled_step, options_.last_profiled_step, {}, {},
-                             nullptr};
-    options.takes_update = [this](const StepStats& stats) { return takes_update(stats); };
-    if (watchdog_ != nullptr) options.progress = &watchdog_->progress();
+    const EngineOptions options = {.poison = options_.poison,
+                                   .metered_steps = kMeteredSteps,
+                                   .first_profiled_step = options_.first_profiled_step,
+                                   .last_profiled_step = options_.last_profiled_step,
+                                   .takes_update = [this](const StepStats& stats) { return takes_update(stats); },
+                                   .progress = watchdog_ != nullptr ? &watchdog_->progress() : nullptr,
+                                   .offload_folder = options_.offload_folder};
     engine_ = std::make_unique<Engine>(plan_, *device_, *communicator_, options);
     saver_ = std::make_unique<CheckpointSaver>(*communicator_, place_, engine_->checkpoint_copy());
     if (options_.first_profiled_step > 0) profile_.open(training_.output, environment_.rank, engine_->place().pp, training_.digest);
@@ -370,30 +373,19 @@ class Run {
 
 int run_training(const TrainOptions& options) {
   Run run(options);
-  int code = kExitFailed;
-  std::string what, help;
+  Failure failure(kExitFailed, "");
   try {
     return run.run();
-  } catch (const Failure& failure) {
-    code = failure.exit_code();
-    what = failure.what();
-    help = failure.help();
-  } catch (const CommunicationError& failure) {
-    code = run.phase() == "rendezvous" ? kExitBadEnvironment : kExitPeer;
-    what = failure.what();
-  } catch (const std::bad_alloc&) {
-    what = "out of memory";
-  } catch (const std::exception& failure) {
-    what = failure.what();
-    what = what.substr(0, what.find('\n'));
+  } catch (...) {
+    failure = failure_of(std::current_exception(), run.phase() == "rendezvous");
   }
   std::fflush(stdout);
   fmt::print(stderr, "rank {} on {}, {}, {}{}\n", run.environment().rank,
-             run.environment().host.empty() ? "this host" : run.environment().host, run.phase(), what,
-             help.empty() ? "" : "; help: " + help);
+             run.environment().host.empty() ? "this host" : run.environment().host, run.phase(), failure.what(),
+             failure.help().empty() ? "" : "; help: " + failure.help());
   std::fflush(stderr);
-  if (code == kExitPeer) run.outlast_readers();
-  ::_exit(code);  // destructors would wait for peers that may be gone
+  if (failure.exit_code() == kExitPeer) run.outlast_readers();
+  ::_exit(failure.exit_code());  // destructors would wait for peers that may be gone
 }
 
 }  // namespace distsetup

@@ -21,6 +21,7 @@ struct TrainOptions {
   bool tensorboard = false;                                 // --tensorboard: the metrics as events, too, in output_dir/tensorboard
   std::string metrics_address;                              // --metrics-address: rank 0 answers GET /metrics there
   int num_threads = 0;                                      // --threads; 0: cores / ranks on this host
+  std::string offload_folder;  // --offload-folder: of a local disk, for what the plan keeps there; empty: $TMPDIR, else /tmp
 };
 
 // Exit codes: 0 done, stopped by a signal after a checkpoint, or nothing left to do · 1 failed · 3 plan unreadable, corrupt, not for

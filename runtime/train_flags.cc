@@ -14,6 +14,7 @@ namespace {
 constexpr const char kTrainUsage[] =
     "usage: distsetup-train --plan plan.json [--output DIR] [--dry-run] [--stop-after STEPS]\n"
     "                       [--log-interval N] [--poison] [--trace FILE] [--profile A:B] [--threads N]\n"
+    "                       [--offload-folder DIR]\n"
     "       distsetup-train FLAGS OF THE RUN [the same]\n"
     "       distsetup-train --probe [SECONDS]\n"
     "       distsetup-train --plan plan.json --generate REQUEST.json [--threads N]\n"
@@ -39,6 +40,8 @@ constexpr const char kTrainUsage[] =
     "  --profile A:B       write when each op of steps A to B ran, for Perfetto: profile.json; started by\n"
     "                      `distsetup launch` beside what was predicted\n"
     "  --threads N         compute threads of this rank (default: cores / ranks on this host)\n"
+    "  --offload-folder DIR\n"
+    "                      of a local disk, for an optimizer that lies there (default: TMPDIR, else /tmp)\n"
     "  --generate FILE     answer one prompt, as `distsetup generate` asks for it\n"
     "  --probe [SECONDS]   measure matrix multiplications on this host, print JSON\n";
 
@@ -71,8 +74,8 @@ bool read_steps(std::string_view text, TrainOptions& options) {
 }
 
 bool takes_value(const std::string& flag) {
-  for (const char* one :
-       {"--plan", "--output", "--stop-after", "--trace", "--profile", "--threads", "--log-interval", "--metrics-address"}) {
+  for (const char* one : {"--plan", "--output", "--stop-after", "--trace", "--profile", "--threads", "--log-interval",
+                          "--metrics-address", "--offload-folder"}) {
     if (flag == one) return true;
   }
   return false;
@@ -88,6 +91,7 @@ std::string set_value(TrainOptions& options, const std::string& flag, const std:
     if (!metrics_address_from(value)) return fmt::format("--metrics-address '{}', expected HOST:PORT, as in 127.0.0.1:9400", value);
   }
   if (flag == "--trace") options.trace_path = value;
+  if (flag == "--offload-folder") options.offload_folder = value;
   if (flag == "--stop-after" && !read_number<int64_t>(value, 1, options.stop_after))
     return fmt::format("--stop-after '{}', expected a number of steps, at least 1", value);
   if (flag == "--log-interval" && !read_number<int64_t>(value, 1, options.log_every))

@@ -47,7 +47,8 @@ int64_t arena_bytes_of(const Schedule& schedule, const Buffer& buffer) {
 
 }  // namespace
 
-RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& schedules, RunSizes sizes) {
+RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& schedules, RunSizes sizes,
+                       const std::string& offload_folder) {
   int64_t arena_bytes = 0, host_arena_bytes = 0;
   std::map<std::string, int64_t> largest;
   for (const Schedule* s : schedules)
@@ -64,6 +65,11 @@ RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& sched
         if (is_on_device(b)) {
           memory = device.allocate(bytes, int(b.buffer_class));
           device.fill(memory->data(), 0, bytes);
+        } else if (b.place == Place::kDisk) {
+          auto file = std::make_unique<FileMemory>(offload_folder.empty() ? usual_offload_folder() : offload_folder, bytes);
+          on_disk_[b.name] = file.get();
+          on_host_.insert(b.name);
+          memory = std::move(file);
         } else {
           memory = device.allocate_host(bytes, b.place);
           std::memset(memory->data(), 0, size_t(bytes));
@@ -90,8 +96,20 @@ void* RankMemory::run(const std::string& name) const {
 }
 int64_t RankMemory::host_bytes() const {
   int64_t bytes = host_arena_bytes();
-  for (const std::string& name : on_host_) bytes += run_.at(name)->num_bytes();
+  for (const std::string& name : on_host_)
+    if (!on_disk_.contains(name)) bytes += run_.at(name)->num_bytes();
   return bytes;
+}
+int64_t RankMemory::disk_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, file] : on_disk_) bytes += file->num_bytes();
+  return bytes;
+}
+void RankMemory::read_ahead(int64_t first, int64_t num_elements) const {
+  for (const auto& [name, file] : on_disk_) file->will_need(first * 4, num_elements * 4);
+}
+void RankMemory::write_back(int64_t first, int64_t num_elements) const {
+  for (const auto& [name, file] : on_disk_) file->is_done(first * 4, num_elements * 4);
 }
 int64_t RankMemory::run_num_bytes(const std::string& name) const {
   const auto found = run_.find(name);

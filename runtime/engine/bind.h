@@ -12,6 +12,7 @@
 #include "plan/plan.h"
 #include "plan/schedule.h"
 #include "runtime/device/device.h"
+#include "runtime/device/file_memory.h"
 #include "runtime/engine/ops.h"
 
 namespace distsetup {
@@ -27,21 +28,27 @@ enum class RunSizes { kEqual, kLargest };
 // Memory of one rank: the run buffers by name, shared by the lists of all phases, and one arena large enough for each of them.
 class RankMemory {
  public:
-  // Allocates and zeroes.
-  RankMemory(Device& device, const std::vector<const Schedule*>& schedules, RunSizes sizes = RunSizes::kEqual);
+  // Allocates and zeroes. `offload_folder`: of a local disk, for what lies there; empty: usual_offload_folder().
+  RankMemory(Device& device, const std::vector<const Schedule*>& schedules, RunSizes sizes = RunSizes::kEqual,
+             const std::string& offload_folder = "");
   void* run(const std::string& name) const;
   bool has_run(const std::string& name) const { return run_.contains(name); }
   int64_t run_num_bytes(const std::string& name) const;
-  bool is_on_host(const std::string& name) const { return on_host_.contains(name); }  // of a run buffer
+  bool is_on_host(const std::string& name) const { return on_host_.contains(name); }  // of a run buffer, on its disk too
   char* host_arena() const { return host_arena_ ? static_cast<char*>(host_arena_->data()) : nullptr; }
   int64_t host_arena_bytes() const { return host_arena_ ? host_arena_->num_bytes() : 0; }
-  int64_t host_bytes() const;  // run buffers and the arena
+  int64_t host_bytes() const;  // run buffers and the arena, in memory
+  int64_t disk_bytes() const;
+  // Elements `first` and on of the flat shards that are on a disk are needed next, or not for a while.
+  void read_ahead(int64_t first, int64_t num_elements) const;
+  void write_back(int64_t first, int64_t num_elements) const;
   char* arena() const { return arena_ ? static_cast<char*>(arena_->data()) : nullptr; }
   int64_t arena_bytes() const { return arena_ ? arena_->num_bytes() : 0; }
 
  private:
   std::map<std::string, std::unique_ptr<DeviceMemory>> run_;
   std::set<std::string> on_host_;
+  std::map<std::string, const FileMemory*> on_disk_;
   std::unique_ptr<DeviceMemory> arena_, host_arena_;
 };
 

@@ -95,6 +95,7 @@ struct EngineOptions {
   // not finite throws NonFiniteError.
   std::function<bool(const StepStats& stats)> takes_update;
   Progress* progress = nullptr;  // told of each instruction; none: nobody looks
+  std::string offload_folder;    // of a local disk, for what the plan keeps there; empty: $TMPDIR, else /tmp
 };
 
 struct EvaluateInput {  // as StepInput, any number of whole micro-batches; the same number on every rank
@@ -108,7 +109,8 @@ struct MemoryReport {
   std::array<int64_t, kNumBufferClasses> run_bytes{};         // allocated, each run buffer by itself
   std::array<int64_t, kNumBufferClasses> arena_peak_bytes{};  // most of a class that the bound list has in the arena at once
   int64_t arena_bytes = 0;                                    // allocated
-  int64_t host_bytes = 0;                                     // allocated on the host: run buffers and its arena
+  int64_t host_bytes = 0;                                     // allocated in the host's memory: run buffers and its arena
+  int64_t disk_bytes = 0;                                     // allocated on a local disk
   // Measured, with the meter; 0 without it.
   std::array<int64_t, Device::kNumTags> metered_bytes{};  // alive now, by what it was allocated for
   int64_t metered_peak_bytes = 0;                         // most that was ever alive, since the engine was made

@@ -31,7 +31,7 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   context.documents = &documents;
   std::vector<const Schedule*> all;
   for (const auto& [phase, s] : schedules) all.push_back(&s);
-  memory = std::make_unique<RankMemory>(device, all);
+  memory = std::make_unique<RankMemory>(device, all, RunSizes::kEqual, options.offload_folder);
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
   host_shards = std::make_unique<HostShards>(*memory, device, state_sizes(layout()), plan.train);
   fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context), *memory, device);
@@ -284,7 +284,14 @@ void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
   const int64_t number = steps_done + 1 - steps_skipped;
   const double clip = clip_factor(stats.gradient_norm, plan.train.grad_clip) / std::max(1.0, stats.loss_scale);
   if (i.op != InstructionOp::kOptimizerStep) return optimizers.at(-1)->prepare(i, call, number, rate, clip);
+  const auto hint = [&](int unit, void (RankMemory::*about)(int64_t, int64_t) const) {
+    if (unit < 0 || unit >= static_cast<int>(layout().units.size())) return;
+    const UnitLayout& of = layout().units[static_cast<size_t>(unit)];
+    if (!of.is_frozen) ((*memory).*about)(of.shard_offset, of.shard_numel);
+  };
+  if (i.unit >= 0) hint(i.unit + 1, &RankMemory::read_ahead);
   optimizers.at(i.unit)->step(number, rate, clip);
+  if (i.unit >= 0) hint(i.unit, &RankMemory::write_back);
   if (const double by = plan.model.router_bias_rate; by > 0) correct_routers(by);
 }
 

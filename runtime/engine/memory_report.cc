@@ -22,6 +22,7 @@ MemoryReport memory_report(const Schedule& step, const RankMemory& memory, const
   report.arena_peak_bytes = arena_peak_by_class(step);
   report.arena_bytes = memory.arena_bytes();
   report.host_bytes = memory.host_bytes();
+  report.disk_bytes = memory.disk_bytes();
   if (!meter_installed()) return report;
   const MeterReading now = read_meter();
   report.metered_bytes = now.live_by_tag;

@@ -3,7 +3,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <new>
+
+#include "runtime/device/file_memory.h"
+
 namespace distsetup {
+
+Failure failure_of(const std::exception_ptr& thrown, bool is_meeting) {
+  const auto first_line = [](std::string text) {
+    text.resize(std::min(text.size(), text.find('\n')));
+    return text;
+  };
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Failure& failure) {
+    return failure;
+  } catch (const CommunicationError& failure) {
+    return {is_meeting ? kExitBadEnvironment : kExitPeer, failure.what()};
+  } catch (const OffloadFolderError& failure) {
+    return {kExitBadEnvironment, failure.what()};
+  } catch (const std::bad_alloc&) {
+    return {kExitFailed, "out of memory"};
+  } catch (const std::exception& failure) {
+    return {kExitFailed, first_line(failure.what())};
+  }
+}
 
 void throw_on_error(const Diagnostics& found, int exit_code) {
   int num_errors = 0;

@@ -2,6 +2,7 @@
 // what`. Ranks agree before they go on: a rank that failed tells the others through agree(), so that all end within seconds and only
 // the cause prints a cause.
 #pragma once
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -28,6 +29,9 @@ class Failure : public std::runtime_error {
 
 // The first error among `found` as a Failure; none: does nothing.
 void throw_on_error(const Diagnostics& found, int exit_code);
+
+// What an exception of any kind means for a rank's exit. is_meeting: ranks have not found each other yet.
+Failure failure_of(const std::exception_ptr& thrown, bool is_meeting);
 
 // Collective. Throws on every rank when any rank has an error: its own message where there is one, else a Failure with kExitPeer.
 void agree(Communicator& communicator, const Diagnostics& mine, int exit_code);

@@ -98,6 +98,8 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
   if (memory.host_bytes > 0)
     rows.push_back(
         {"on the host", Quantity::kBytes, static_cast<double>(plan.host.host_bytes), static_cast<double>(memory.host_bytes)});
+  if (memory.disk_bytes > 0)
+    rows.push_back({"on a disk", Quantity::kBytes, static_cast<double>(plan.host.disk_bytes), static_cast<double>(memory.disk_bytes)});
   if (memory.metered_peak_bytes > 0) {
     rows.push_back({"workspace", Quantity::kBytes, static_cast<double>(plan.memory.workspace_bytes),
                     static_cast<double>(memory.metered_workspace_bytes)});
@@ -231,9 +233,11 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
   text += fmt::format("  train       {} steps, learning rate {:g} to {:g} ({}), warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
                       plan.train.learning_rate, plan.train.min_learning_rate, name(plan.train.lr_schedule), plan.train.warmup_steps,
                       plan.train.grad_clip, plan.train.seed);
-  if (plan.offload.optimizer != OffloadPlace::kNone)
-    text += fmt::format("  offload     optimizer on the {}, {} B of each rank\n", name(plan.offload.optimizer),
-                        format_count(plan.host.host_bytes));
+  if (plan.offload.optimizer == OffloadPlace::kHost)
+    text += fmt::format("  offload     optimizer on the host, {} B of each rank\n", format_count(plan.host.host_bytes));
+  if (plan.offload.optimizer == OffloadPlace::kNvme)
+    text += fmt::format("  offload     optimizer on a local disk, {} B of each rank; {} B on the host\n",
+                        format_count(plan.host.disk_bytes), format_count(plan.host.host_bytes));
   if (plan.precision.compute == Dtype::kF16) {
     const LossScalePlan& s = plan.precision.loss_scale;
     text += s.fixed > 0 ? fmt::format("  loss scale  {}\n", s.fixed)

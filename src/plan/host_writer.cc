@@ -27,8 +27,6 @@ OffloadProblem offload_problem(const Plan& plan) {
     return {fmt::format("the native trainer offloads all of the optimizer or nothing, the plan says a share of {}", o.optimizer_ratio),
             "--offload-optimizer-ratio 1"};
   if (o.optimizer == OffloadPlace::kNone) return {};
-  if (o.optimizer == OffloadPlace::kNvme)
-    return {"the native trainer offloads the optimizer to the host, not to a disk", "--offload-optimizer host"};
   if (plan.mesh.pp > 1)
     return {fmt::format("the native trainer has no pipelines whose optimizer is the host's, the mesh has pp {}", plan.mesh.pp),
             "--pp 1"};
@@ -44,8 +42,9 @@ OffloadProblem offload_problem(const Plan& plan) {
 void HostWriter::begin(const UpdateBuffers& buffers) {
   b_ = buffers;
   host_sumsq_ = w_.run_buffer("host_sumsq", BufferClass::kGradient, 1, Dtype::kF64);
-  for (const int b : b_.states) w_.s_.buffers[b].place = Place::kHost;
-  w_.s_.buffers[b_.master].place = Place::kHost;
+  const Place place = w_.plan_.offload.optimizer == OffloadPlace::kNvme ? Place::kDisk : Place::kHost;
+  for (const int b : b_.states) w_.s_.buffers[b].place = place;
+  w_.s_.buffers[b_.master].place = place;
   w_.s_.buffers[b_.gradient].place = w_.s_.buffers[host_sumsq_].place = Place::kHostPinned;
 }
 

@@ -16,6 +16,8 @@ struct HostPlan {
   int64_t host_bytes = 0;         // run buffers and the host's arena
   double copy_bytes_per_s = 0;    // between a GPU and its host, one direction; 0 on CPUs
   double update_bytes_per_s = 0;  // of the host's passes over its buffers, for each rank; 0 on CPUs
+  int64_t disk_bytes = 0;         // of a local disk: what the optimizer keeps, where it lies there
+  double disk_bytes_per_s = 0;    // reading and writing together, for each rank; 0: nothing lies there
   bool operator==(const HostPlan&) const = default;
 };
 

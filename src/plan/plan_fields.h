@@ -92,8 +92,10 @@ void visit(V& v, OffloadPlan& o) {
 template <class V>
 void visit(V& v, HostPlan& h) {
   v("host_bytes", h.host_bytes);
+  v("disk_bytes", h.disk_bytes, int64_t{0});
   v("copy_bytes_per_s", h.copy_bytes_per_s);
   v("update_bytes_per_s", h.update_bytes_per_s);
+  v("disk_bytes_per_s", h.disk_bytes_per_s, 0.0);
 }
 template <class V>
 void visit(V& v, PrecisionPlan& p) {
@@ -246,6 +248,7 @@ void visit(V& v, MemoryPlan& m) {
   v("by_phase", m.by_phase);
   v("by_rank_class", m.by_rank_class);
   v("host_bytes_per_node", m.host_bytes_per_node);
+  v("disk_bytes_per_node", m.disk_bytes_per_node, int64_t{0});
   v("checkpoint_bytes", m.checkpoint_bytes);
   v("device_low_bytes", m.device_low_bytes);
   v("device_high_bytes", m.device_high_bytes);

@@ -219,7 +219,14 @@ int64_t run_bytes(const Schedule& schedule, BufferClass which) {
 int64_t host_bytes(const Schedule& schedule) {
   int64_t sum = schedule.host_arena_bytes;
   for (const Buffer& b : schedule.buffers)
-    if (b.lifetime == BufferLifetime::kRun && !is_on_device(b)) sum += b.bytes;
+    if (b.lifetime == BufferLifetime::kRun && !is_on_device(b) && b.place != Place::kDisk) sum += b.bytes;
+  return sum;
+}
+
+int64_t disk_bytes(const Schedule& schedule) {
+  int64_t sum = 0;
+  for (const Buffer& b : schedule.buffers)
+    if (b.place == Place::kDisk) sum += b.bytes;
   return sum;
 }
 

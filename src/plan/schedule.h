@@ -229,6 +229,7 @@ int64_t num_bytes(const View& view);                                // of one pa
 int root_buffer(const std::vector<Buffer>& buffers, int buffer);
 int64_t run_bytes(const Schedule& schedule);  // all run buffers of the device
 int64_t run_bytes(const Schedule& schedule, BufferClass which);
-int64_t host_bytes(const Schedule& schedule);  // what it has on the host: run buffers and the arena
+int64_t host_bytes(const Schedule& schedule);  // what it has in the host's memory: run buffers and the arena
+int64_t disk_bytes(const Schedule& schedule);  // run buffers on a local disk
 
 }  // namespace distsetup

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The optimizer on the host, from the command line: losses, norms and checkpoints are those of the run without it, bit for bit; each goes
+# The optimizer on the host, and on its disk, from the command line: losses, norms and checkpoints are those of the run without it, bit for bit; each goes
 # on from the other's checkpoint, and after a kill; each place takes the bytes that the plan says.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
@@ -41,6 +41,31 @@ for from in stays moved; do
   is "from $from to $to" "$(tensors "$work/mixed/checkpoints/checkpoint_40")" "$expected"
 done
 
+# --- on a disk: the same numbers; nothing is left in its folder, however the run ends
+disk=$DISTSETUP_BIN/offload_$$ # of the build: a disk, whatever the temporary folder is
+mkdir "$disk"
+trap 'status=$?; rm -rf "$disk" "$work"; exit $status' EXIT
+make_job disk 2 --precision bf16 --offload-optimizer nvme
+has "preview of a disk" "$(cat "$work/disk/preview.txt")" "local disk per node"
+run "on a disk" 0 launch disk --threads 1 --offload-folder "$disk"
+has "on a disk: what it is" "$said" "  offload     optimizer on a local disk, "
+for place in "on the host" "on a disk"; do
+  grep -qE "^\\[rank 0\\]   $place +[0-9,]+ B +[0-9,]+ B  equal\$" <<< "$said" || fail "bytes $place" "$said"
+done
+is "losses on a disk" "$(losses "$work/disk/metrics.jsonl")" "$(losses "$work/stays_zero3/metrics.jsonl")"
+is "checkpoint on a disk" "$(tensors "$work/disk/checkpoints/checkpoint_40")" "$expected"
+is "left on the disk" "$(ls -A "$disk")" ""
+rm -rf "$work/disk/checkpoints" "$work/disk/metrics.jsonl"
+: > "$work/log"
+"$distsetup" launch --plan "$work/disk/plan.json" --grace 3 --threads 1 --offload-folder "$disk" > "$work/log" 2>&1 &
+launcher=$!
+until grep -q "step  *10 " "$work/log"; do sleep 0.05; kill -0 "$launcher" 2> /dev/null || break; done
+pkill -9 -P "$launcher" || true
+wait "$launcher" || true
+is "left on the disk by a kill" "$(ls -A "$disk")" ""
+run "no such disk" 5 launch disk --threads 1 --offload-folder "$disk/none"
+has "no such disk" "$said" "$disk/none: No such file or directory; --offload-folder names another folder"
+
 # --- killed while it trains, and gone on
 make_job killed 2 --precision bf16 --offload-optimizer host
 touch "$work/log"
@@ -63,6 +88,6 @@ refused() { # PATTERN FLAGS...
 }
 refused "offloads the optimizer alone, the plan says parameters host" --offload-parameters host
 refused "offloads the optimizer alone, the plan says parameters none and activations host" --offload-activations host
-refused "offloads the optimizer to the host, not to a disk" --offload-optimizer nvme
+refused "muon sees whole matrices" --offload-optimizer nvme --optimizer muon
 refused "muon sees whole matrices" --offload-optimizer host --optimizer muon
 refused "no pipelines whose optimizer is the host's, the mesh has pp 2" --offload-optimizer host --pp 2 --gradient-accumulation 4

@@ -34,7 +34,7 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
   for (const char* name : {"dry-run", "poison", "tensorboard"}) {
     if (arguments.has(name)) out.push_back(std::string("--") + name);
   }
-  for (const char* name : {"stop-after", "trace", "profile", "metrics-address", "threads"}) {
+  for (const char* name : {"stop-after", "trace", "profile", "metrics-address", "threads", "offload-folder"}) {
     if (arguments.has(name)) out.insert(out.end(), {std::string("--") + name, arguments.text(name)});
   }
   out.insert(out.end(), arguments.passed_on.begin(), arguments.passed_on.end());
@@ -42,9 +42,9 @@ std::vector<std::string> trainer_arguments(const Arguments& arguments) {
 }
 
 // Flags of the trainer say nothing to a job that starts it later.
-const std::vector<std::string> kLocalFlags = {"node-rank",       "master-addr", "master-port", "grace",
-                                              "trainer-program", "stop-after",  "poison",      "trace",
-                                              "profile",         "threads",     "tensorboard", "metrics-address"};
+const std::vector<std::string> kLocalFlags = {"node-rank",   "master-addr",     "master-port",   "grace",   "trainer-program",
+                                              "stop-after",  "poison",          "trace",         "profile", "threads",
+                                              "tensorboard", "metrics-address", "offload-folder"};
 
 // Standard input and error on a terminal: yes or no. Elsewhere --yes has to have said it.
 Result<bool> confirm(const Arguments& arguments, const std::string& question) {
@@ -277,7 +277,13 @@ Command launch_command() {
        "trainer: write when each op of steps A to B ran, beside what was predicted, for Perfetto",
        0},
       {"metrics-address", {}, FlagKind::kValue, "HOST:PORT", "trainer: answer GET /metrics as OpenMetrics, from rank 0", 0},
-      {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0}};
+      {"threads", {}, FlagKind::kValue, "N", "trainer: CPU threads per rank", 0},
+      {"offload-folder",
+       {},
+       FlagKind::kValue,
+       "DIR",
+       "trainer: of a local disk, for an optimizer that lies there (TMPDIR, else /tmp)",
+       0}};
   command.flags.push_back(force_flag());
   for (const Flag& flag : job_flags()) command.flags.push_back(flag);
   command.run_keys = {"launch.site", "launch.time_limit"};

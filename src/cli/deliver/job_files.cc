@@ -53,7 +53,11 @@ Diagnostics idle_flags(const Arguments& arguments, const TemplateSet& templates,
   if (targets.target != "fsdp") append(idle, refuse_idle(arguments, {"fsdp-version"}, "with --target fsdp"));
   const bool has_nvme =
       plan != nullptr && (plan->offload.optimizer == OffloadPlace::kNvme || plan->offload.parameters == OffloadPlace::kNvme);
-  if (!has_nvme) append(idle, refuse_idle(arguments, {"nvme-path"}, "with a plan that offloads to NVMe"));
+  if (!has_nvme || is_native(*plan))
+    append(idle,
+           refuse_idle(arguments, {"nvme-path"},
+                       has_nvme ? "with other trainers' plans: distsetup-train takes the folder that TMPDIR names, or --offload-folder"
+                                : "with a plan that offloads to NVMe"));
   return idle;
 }
 

@@ -189,15 +189,16 @@ void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Ac
 
 }  // namespace
 
-int64_t host_bytes_of_rank(const Plan& plan) {
+HostBytes host_bytes_of_rank(const Plan& plan) {
   const Plan few = with_few_micro_batches(plan);
-  int64_t run = 0, arena = 0;
+  int64_t run = 0, arena = 0, disk = 0;
   for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate}) {
     const Schedule list = compile_expanded(few, phase);
     arena = std::max(arena, list.host_arena_bytes);
     run = host_bytes(list) - list.host_arena_bytes;
+    disk = disk_bytes(list);
   }
-  return run + arena;
+  return {run + arena, disk};
 }
 
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate) {
@@ -223,7 +224,9 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   m.host_bytes_per_node = cpu ? 0 : (plan.checkpoint.async ? 2 : 1) * copied;
   if (has_host_optimizer(plan)) {  // saving reads it where it is
     const int64_t beside = plan.checkpoint.async && !cpu ? copied : 0;
-    m.host_bytes_per_node = host_bytes_of_rank(plan) * plan.hardware.gpus_per_node + beside;
+    const HostBytes of_rank = host_bytes_of_rank(plan);
+    m.host_bytes_per_node = of_rank.memory * plan.hardware.gpus_per_node + beside;
+    m.disk_bytes_per_node = of_rank.disk * plan.hardware.gpus_per_node;
   }
   return m;
 }

@@ -6,9 +6,12 @@
 
 namespace distsetup {
 
+// Of a plan that offloads: what a rank has in its host's memory, and on a local disk, by the largest of the lists that it runs.
+struct HostBytes {
+  int64_t memory = 0, disk = 0;
+};
+HostBytes host_bytes_of_rank(const Plan& plan);
 // All but by_rank_class and what follows from the interval of the need.
-// Of a plan that offloads: what a rank has on its host, by the largest of the lists that it runs.
-int64_t host_bytes_of_rank(const Plan& plan);
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate);
 
 }  // namespace distsetup

@@ -106,7 +106,7 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
           p.recompute.every_k,
           p.mesh.pp > 1 ? p.gradient_accumulation : std::min<int64_t>(p.gradient_accumulation, 3),
           {p.mesh.pp, p.strategy.virtual_stages, stage, p.mesh.pp > 1 ? own_tokens(p) : 0},
-          has_host_optimizer(p)};
+          static_cast<int>(p.offload.optimizer)};
 }
 
 struct LeastTransfers {
@@ -258,7 +258,10 @@ void finish(Plan& plan) {
   std::vector<MemoryPlan::RankClass> classes;
   for (int stage = 0; stage < plan.mesh.pp; ++stage) {
     MemoryPlan m = packed_memory(plan, compile_expanded(few, Phase::kStep, stage), compile_expanded(few, Phase::kEvaluate, stage));
-    if (offloads_natively(plan)) plan.host.host_bytes = host_bytes_of_rank(plan);
+    if (offloads_natively(plan)) {
+      const HostBytes of_rank = host_bytes_of_rank(plan);
+      plan.host.host_bytes = of_rank.memory, plan.host.disk_bytes = of_rank.disk;
+    }
     classes.push_back({plan.mesh.pp == 1 ? "all ranks" : fmt::format("stage {}", stage), m.device_bytes});
     if (stage == 0 || m.device_bytes > plan.memory.device_bytes) plan.memory = std::move(m);
   }

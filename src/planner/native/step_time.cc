@@ -79,7 +79,11 @@ double on_host_s(const Plan& plan, const Schedule& s, const Instruction& i, doub
     case InstructionOp::kCast: bytes = elements * (4 + element); break;
     default: break;
   }
-  return on_gpu(plan) ? bytes / plan.host.update_bytes_per_s : stream_s(plan.hardware, bytes);
+  const double update_s = on_gpu(plan) ? bytes / plan.host.update_bytes_per_s : stream_s(plan.hardware, bytes);
+  if (i.op != InstructionOp::kOptimizerStep || plan.host.disk_bytes_per_s == 0) return update_s;
+  // Master and states come from the disk and go back, beside the update of what has come.
+  const double kept = 4 * elements + static_cast<double>(optimizer_bytes(plan.train, static_cast<int64_t>(elements)));
+  return std::max(update_s, 2 * kept / plan.host.disk_bytes_per_s);
 }
 
 // Of an instruction that runs no program.

@@ -159,7 +159,9 @@ class Preview {
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
     if (is_native(plan_) && plan_.strategy.loss_head == kChunkedLoss) recompute += fmt::format(" · loss in {} chunks", kLossChunks);
-    const std::string_view moved = offloads_natively(plan_) ? " · optimizer on the host" : "";
+    const std::string_view moved = !offloads_natively(plan_)                        ? ""
+                                   : plan_.offload.optimizer == OffloadPlace::kNvme ? " · optimizer on a local disk"
+                                                                                    : " · optimizer on the host";
     paragraph("", 0, fmt::format("{} · recompute {}{} · {}", how, recompute, moved, precision_words()));
     if (options_.brief) return brief_run();
     const int64_t tokens = tokens_per_step(plan_);
@@ -237,6 +239,8 @@ class Preview {
       line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),
                        host > 0 ? fmt::format("  of {}", format_bytes(host)) : ""));
     }
+    if (m.disk_bytes_per_node > 0)
+      line(fmt::format("  {}{}", pad_right("local disk per node", kLabel), pad_left(format_bytes(m.disk_bytes_per_node), kNumber)));
     if (m.by_rank_class.size() > 1) {
       std::vector<std::string> stages;
       for (const MemoryPlan::RankClass& c : m.by_rank_class)

@@ -227,6 +227,7 @@ void resolve_native_offload(Resolving& r) {
     const OffloadProblem problem = offload_problem(asked);
     if (!problem.message.empty()) r.fail(code::kUnsupportedFeature, path, problem.message, problem.help);
   }
+  if (r.plan().offload.optimizer != OffloadPlace::kNvme) r.plan().host.disk_bytes_per_s = 0;
   r.problem.setup.offload = r.plan().offload;
 }
 

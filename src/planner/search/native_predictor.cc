@@ -217,8 +217,10 @@ class NativePredictor final : public Predictor {
     plan.reasons.push_back(fmt::format("states: {:.4g} B × {} parameters / {} = {} {} {} (fp32 master 4, gradient 4{}{})",
                                        static_cast<double>(optimizer_bytes(plan.train, kScaleBlock)) / kScaleBlock + 8,
                                        format_count(parameters), states, format_bytes(bytes / states),
-                                       has_host_optimizer(plan) ? "on the host for each" : "per", rank_word(plan.hardware),
-                                       kept.empty() ? "" : ", ", kept));
+                                       plan.offload.optimizer == OffloadPlace::kNvme ? "on the host and its disk for each"
+                                       : has_host_optimizer(plan)                    ? "on the host for each"
+                                                                                     : "per",
+                                       rank_word(plan.hardware), kept.empty() ? "" : ", ", kept));
   }
 
   // Of Muon and Adafactor, where what is kept is not so many bytes of each parameter.
