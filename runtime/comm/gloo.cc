@@ -10,6 +10,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -336,6 +337,8 @@ std::unique_ptr<Communicator> make_gloo_communicator(const Mesh& mesh, const Ren
   // libtorch records its last 2000 collectives, one list per process, not guarded against groups used by several threads (2.11). The
   // trace is ours (tracing.h). A value that is set is kept.
   [[maybe_unused]] static const int recorder_off = setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+  // Gloo writes to a connection with write(2): where the peer has closed it, that would end this process without a word.
+  [[maybe_unused]] static const auto pipes_off = std::signal(SIGPIPE, SIG_IGN);
   num_yields();  // so that the program has yielding_trylock.cc in it
   return std::make_unique<GlooCommunicator>(mesh, rendezvous);
 }

@@ -138,8 +138,16 @@ class ConfigReading {
   // What an expression of a family's file makes of the fields and values read so far.
   void compute(const std::string& expression, const FamilyRule& rule, int64_t& out) { out = sum_of(expression, rule); }
   void compute(const std::string& expression, const FamilyRule& rule, bool& out) { out = condition_holds(expression, rule); }
-  void compute(const std::string& expression, const FamilyRule&, double& out) {
-    out = take<double>(as_double(scalar_value(expression)), out);
+  void compute(const std::string& expression, const FamilyRule& rule, double& out) {
+    const size_t over = expression.find(" / ");
+    if (over == std::string::npos) {
+      out = take<double>(as_double(scalar_value(expression)), out);
+      return;
+    }
+    const auto above = static_cast<double>(sum_of(expression.substr(0, over), rule)),
+               below = static_cast<double>(sum_of(expression.substr(over + 3), rule));
+    if (below == 0) return mistake(rule, fmt::format("'{}': '{}' is 0", expression, expression.substr(over + 3)));
+    out = above / below;
   }
   void compute(const std::string& expression, const FamilyRule&, std::string& out) { out = expression; }
   template <class E>

@@ -71,6 +71,10 @@ FAMILIES = {
     "olmoe": ("olmoe", {"num_experts": 8, "num_experts_per_tok": 3, "pad_token_id": None}),
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "no_rope_layer_interval": 2, "pad_token_id": None, "tie_word_embeddings": True}),
     "arcee": ("arcee", {"mlp_bias": True}),
+    "internlm3": ("internlm3", {"attention_bias": True, "mlp_bias": True, "pad_token_id": None}),
+    "iquestcoder": ("iquestcoder", {}),
+    "jais2": ("jais2", {"pad_token_id": None}),
+    "minimax_m2": ("minimax_m2", {"num_local_experts": 5, "num_experts_per_tok": 2, "rotary_dim": 4}),
     "ernie4_5": ("ernie4_5", {"use_bias": True, "pad_token_id": None}),
     "glm": ("glm", {"partial_rotary_factor": 0.5, "pad_token_id": None}),
     "glm4": ("glm4", {"partial_rotary_factor": 0.5, "pad_token_id": None}),
@@ -160,9 +164,10 @@ def published(family, name, value):
     """A parameter's names and values in published files, where Transformers 5 holds it otherwise: experts one by one, gate and up."""
     if family == "gpt_neox" and name == "lm_head.weight":
         return [("embed_out.weight", value)]
-    if family == "mixtral":
+    like_mixtral = family in ("mixtral", "minimax_m2")
+    if like_mixtral:
         name = name.replace(".mlp.", ".block_sparse_moe.")
-    gate, up, down = ("w1", "w3", "w2") if family == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    gate, up, down = ("w1", "w3", "w2") if like_mixtral else ("gate_proj", "up_proj", "down_proj")
     prefix, _, which = name.rpartition(".")
     if which == "gate_up_proj" and prefix.endswith(".experts"):
         half = value.shape[1] // 2

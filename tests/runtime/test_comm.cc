@@ -185,6 +185,13 @@ TEST_CASE("ranks do not ask a name server who their peers are", "[comm]") {
   CHECK(std::string(host) == "127.0.0.1");  // not "localhost"
 }
 
+TEST_CASE("gloo: writing to a rank that is gone is an error and does not end the process", "[comm]") {
+  run_ranks(mesh_of(1, 2), [](Communicator&) {});
+  struct sigaction now {};
+  REQUIRE(sigaction(SIGPIPE, nullptr, &now) == 0);
+  CHECK(now.sa_handler == SIG_IGN);
+}
+
 TEST_CASE("ranks that need nobody leave without a word", "[comm]") {
   std::atomic<int> arrived = 0;
   for (int round = 0; round < 10; ++round) run_ranks(mesh_of(2, 2), [&](Communicator&) { ++arrived; });

@@ -314,12 +314,19 @@ TEST_CASE("geometry: newer families have as many parameters as Transformers' cla
               R"( "num_attention_heads": 32, "vocab_size": 50304})") == 2'795'443'200);
   CHECK(total(R"({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 2048, "num_hidden_layers": 16, "clip_qkv": null,)"
               R"( "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "vocab_size": 50304})") == 13'361'612'800);
+  CHECK(
+      total(R"({"model_type": "internlm3", "hidden_size": 4096, "intermediate_size": 10240, "num_hidden_layers": 48, "head_dim": 128,)"
+            R"( "num_attention_heads": 32, "num_key_value_heads": 2, "vocab_size": 128512, "bias": false, "qkv_bias": false})") ==
+      8'804'241'408);
+  CHECK(total(R"({"model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,)"
+              R"( "head_dim": 128, "num_attention_heads": 48, "num_key_value_heads": 8, "num_local_experts": 256,)"
+              R"( "num_experts_per_tok": 8, "vocab_size": 200064})") == 228'689'764'864);
   check_error(from_json(R"({"model_type": "olmoe", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,)"
                         R"( "num_attention_heads": 4, "vocab_size": 512, "clip_qkv": 8.0})"),
               code::kUnsupportedArchitecture, "'clip_qkv' of model_type 'olmoe' is set to '8.0', which is not supported");
 }
 
-TEST_CASE("geometry: layers without positions, one over a scale") {
+TEST_CASE("geometry: layers without positions, one over a scale, one number over another") {
   const std::string smollm = R"({"model_type": "smollm3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4,)"
                              R"( "num_attention_heads": 4, "vocab_size": 512, "no_rope_layers": )";
   CHECK(from_json(smollm + "[1, 1, 1, 0]}")->unrotated_layer_every == 4);
@@ -332,6 +339,12 @@ TEST_CASE("geometry: layers without positions, one over a scale") {
                              R"( "num_attention_heads": 4, "vocab_size": 512)";
   CHECK(from_json(cohere + "}")->logits_scaling == 16);
   CHECK(from_json(cohere + R"(, "logit_scale": 0.25})")->logits_scaling == 4);
+  const std::string minimax = R"({"model_type": "minimax_m2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,)"
+                              R"( "num_attention_heads": 4, "vocab_size": 512, "num_local_experts": 4, "num_experts_per_tok": 2)";
+  CHECK(from_json(minimax + "}")->rotary_fraction == 1);
+  CHECK(from_json(minimax + R"(, "head_dim": 128, "rotary_dim": 64})")->rotary_fraction == 0.5);
+  CHECK(from_json(minimax + R"(, "head_dim": 128, "partial_rotary_factor": 0.25})")->rotary_fraction == 0.25);
+  check_error(from_json(minimax + R"(, "rotary_dim": 64})"), code::kUnknownValue, "'rotary_dim / head_size': 'head_size' is 0");
 }
 
 TEST_CASE("geometry: every family of ours is read, and its own words mean something") {
