@@ -1,7 +1,7 @@
 """The class that is wrapped, family by family and model by model, against transformers: it is there, it is what the family's models call
 not to be split, and what distsetup writes of a model is it."""
 
-import importlib
+import importlib.util
 import pathlib
 import re
 import subprocess
@@ -15,6 +15,11 @@ OWN_CODE_MODELS = {"grok_1", "mimo_7b"}
 
 def module_of(family):
     name = family.removesuffix("_text")
+    if importlib.util.find_spec(f"transformers.models.{name}.modeling_{name}") is None:  # its classes are those of another family
+        import transformers
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+        return importlib.import_module(getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[name]).__module__)
     return importlib.import_module(f"transformers.models.{name}.modeling_{name}")
 
 
