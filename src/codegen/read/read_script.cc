@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/diagnostic_codes.h"
+#include "base/names.h"
 #include "base/tree_builder.h"
 #include "codegen/read/batch_keys.h"
 #include "codegen/read/best_table.h"
