@@ -105,11 +105,13 @@ int64_t RankMemory::disk_bytes() const {
   for (const auto& [name, file] : on_disk_) bytes += file->num_bytes();
   return bytes;
 }
-void RankMemory::read_ahead(int64_t first, int64_t num_elements) const {
-  for (const auto& [name, file] : on_disk_) file->will_need(first * 4, num_elements * 4);
+void RankMemory::read_ahead(const UnitLayout& unit) const {
+  if (unit.is_frozen) return;
+  for (const auto& [name, file] : on_disk_) file->will_need(unit.shard_offset * 4, unit.shard_numel * 4);
 }
-void RankMemory::write_back(int64_t first, int64_t num_elements) const {
-  for (const auto& [name, file] : on_disk_) file->is_done(first * 4, num_elements * 4);
+void RankMemory::write_back(const UnitLayout& unit) const {
+  if (unit.is_frozen) return;
+  for (const auto& [name, file] : on_disk_) file->is_done(unit.shard_offset * 4, unit.shard_numel * 4);
 }
 int64_t RankMemory::run_num_bytes(const std::string& name) const {
   const auto found = run_.find(name);

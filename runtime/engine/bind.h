@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/layout.h"
 #include "plan/plan.h"
 #include "plan/schedule.h"
 #include "runtime/device/device.h"
@@ -39,9 +40,9 @@ class RankMemory {
   int64_t host_arena_bytes() const { return host_arena_ ? host_arena_->num_bytes() : 0; }
   int64_t host_bytes() const;  // run buffers and the arena, in memory
   int64_t disk_bytes() const;
-  // Elements `first` and on of the flat shards that are on a disk are needed next, or not for a while.
-  void read_ahead(int64_t first, int64_t num_elements) const;
-  void write_back(int64_t first, int64_t num_elements) const;
+  // Of what is on a disk, this unit's part is needed next, or not for a while. Of a frozen unit nothing is.
+  void read_ahead(const UnitLayout& unit) const;
+  void write_back(const UnitLayout& unit) const;
   char* arena() const { return arena_ ? static_cast<char*>(arena_->data()) : nullptr; }
   int64_t arena_bytes() const { return arena_ ? arena_->num_bytes() : 0; }
 

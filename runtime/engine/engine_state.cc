@@ -284,14 +284,11 @@ void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
   const int64_t number = steps_done + 1 - steps_skipped;
   const double clip = clip_factor(stats.gradient_norm, plan.train.grad_clip) / std::max(1.0, stats.loss_scale);
   if (i.op != InstructionOp::kOptimizerStep) return optimizers.at(-1)->prepare(i, call, number, rate, clip);
-  const auto hint = [&](int unit, void (RankMemory::*about)(int64_t, int64_t) const) {
-    if (unit < 0 || unit >= static_cast<int>(layout().units.size())) return;
-    const UnitLayout& of = layout().units[static_cast<size_t>(unit)];
-    if (!of.is_frozen) ((*memory).*about)(of.shard_offset, of.shard_numel);
-  };
-  if (i.unit >= 0) hint(i.unit + 1, &RankMemory::read_ahead);
+  const std::vector<UnitLayout>& units = layout().units;
+  const size_t next = static_cast<size_t>(i.unit + 1);  // a step of all units at once has none
+  if (i.unit >= 0 && next < units.size()) memory->read_ahead(units[next]);
   optimizers.at(i.unit)->step(number, rate, clip);
-  if (i.unit >= 0) hint(i.unit, &RankMemory::write_back);
+  if (i.unit >= 0) memory->write_back(units[next - 1]);
   if (const double by = plan.model.router_bias_rate; by > 0) correct_routers(by);
 }
 

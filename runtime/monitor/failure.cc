@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <new>
 
 #include "runtime/device/file_memory.h"
@@ -11,10 +10,6 @@
 namespace distsetup {
 
 Failure failure_of(const std::exception_ptr& thrown, bool is_meeting) {
-  const auto first_line = [](std::string text) {
-    text.resize(std::min(text.size(), text.find('\n')));
-    return text;
-  };
   try {
     std::rethrow_exception(thrown);
   } catch (const Failure& failure) {
@@ -26,7 +21,8 @@ Failure failure_of(const std::exception_ptr& thrown, bool is_meeting) {
   } catch (const std::bad_alloc&) {
     return {kExitFailed, "out of memory"};
   } catch (const std::exception& failure) {
-    return {kExitFailed, first_line(failure.what())};
+    const std::string what = failure.what();
+    return {kExitFailed, what.substr(0, what.find('\n'))};
   }
 }
 

@@ -1,5 +1,5 @@
-// What a list does where master, gradient and the optimizer's states are the host's, which takes the step (OffloadPlan::optimizer).
-// Master and states may lie on a local disk; what the host does is the same.
+// What a list does where master, gradient and the optimizer's states are the host's, which takes the step (OffloadPlan::optimizer),
+// in its memory or, master and states, on a local disk:
 //   of each unit   its gradient is copied down when it is summed: straight into the host's gradient, or, where that has the sum of
 //                  micro-batches before, into a buffer (H) that the host adds. The copy is waited for one unit later.
 //   then           the host takes the norm, which goes up to be summed over ranks,

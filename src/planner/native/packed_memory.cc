@@ -224,9 +224,8 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   m.host_bytes_per_node = cpu ? 0 : (plan.checkpoint.async ? 2 : 1) * copied;
   if (has_host_optimizer(plan)) {  // saving reads it where it is
     const int64_t beside = plan.checkpoint.async && !cpu ? copied : 0;
-    const HostBytes of_rank = host_bytes_of_rank(plan);
-    m.host_bytes_per_node = of_rank.memory * plan.hardware.gpus_per_node + beside;
-    m.disk_bytes_per_node = of_rank.disk * plan.hardware.gpus_per_node;
+    m.host_bytes_per_node = plan.host.host_bytes * plan.hardware.gpus_per_node + beside;
+    m.disk_bytes_per_node = plan.host.disk_bytes * plan.hardware.gpus_per_node;
   }
   return m;
 }

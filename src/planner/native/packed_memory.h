@@ -11,7 +11,7 @@ struct HostBytes {
   int64_t memory = 0, disk = 0;
 };
 HostBytes host_bytes_of_rank(const Plan& plan);
-// All but by_rank_class and what follows from the interval of the need.
+// All but by_rank_class and what follows from the interval of the need. Of a plan that offloads: plan.host has those bytes.
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate);
 
 }  // namespace distsetup

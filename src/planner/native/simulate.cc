@@ -255,13 +255,13 @@ void settle(Plan& plan, const Spread& spread) {
 
 void finish(Plan& plan) {
   const Plan few = with_few_micro_batches(plan);
+  if (offloads_natively(plan)) {
+    const HostBytes of_rank = host_bytes_of_rank(plan);
+    plan.host.host_bytes = of_rank.memory, plan.host.disk_bytes = of_rank.disk;
+  }
   std::vector<MemoryPlan::RankClass> classes;
   for (int stage = 0; stage < plan.mesh.pp; ++stage) {
     MemoryPlan m = packed_memory(plan, compile_expanded(few, Phase::kStep, stage), compile_expanded(few, Phase::kEvaluate, stage));
-    if (offloads_natively(plan)) {
-      const HostBytes of_rank = host_bytes_of_rank(plan);
-      plan.host.host_bytes = of_rank.memory, plan.host.disk_bytes = of_rank.disk;
-    }
     classes.push_back({plan.mesh.pp == 1 ? "all ranks" : fmt::format("stage {}", stage), m.device_bytes});
     if (stage == 0 || m.device_bytes > plan.memory.device_bytes) plan.memory = std::move(m);
   }

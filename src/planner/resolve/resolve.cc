@@ -176,7 +176,6 @@ void take_hardware(Resolving& r) {
   const auto gpu = r.problem.gpus.find(r.plan().hardware.gpu);
   if (r.native() && gpu != r.problem.gpus.end() && r.plan().hardware.accelerator == Accelerator::kCuda)
     r.plan().host = host_rates(gpu->second, h.host_memory_bytes_per_s, r.per_node, embedded_calibration());
-  if (r.native()) r.plan().host.disk_bytes_per_s = disk_rate(r.per_node, embedded_calibration());
   if (!r.native() || has_error(r.said)) return;
   append(r.said,
          pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator, r.plan().precision.compute), model_at(r)));

@@ -12,6 +12,8 @@
 #include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
 #include "plan/native_program.h"
+#include "planner/native/plan_rates.h"
+#include "planner/time/embedded_calibration.h"
 
 namespace distsetup {
 namespace {
@@ -227,7 +229,8 @@ void resolve_native_offload(Resolving& r) {
     const OffloadProblem problem = offload_problem(asked);
     if (!problem.message.empty()) r.fail(code::kUnsupportedFeature, path, problem.message, problem.help);
   }
-  if (r.plan().offload.optimizer != OffloadPlace::kNvme) r.plan().host.disk_bytes_per_s = 0;
+  if (r.plan().offload.optimizer == OffloadPlace::kNvme)
+    r.plan().host.disk_bytes_per_s = disk_rate(r.per_node, embedded_calibration());
   r.problem.setup.offload = r.plan().offload;
 }
 
