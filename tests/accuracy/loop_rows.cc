@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "row_setup.h"
+#include "support/nanotron.h"
 
 namespace distsetup::accuracy {
 namespace {
@@ -34,20 +35,12 @@ Setup prime_row(const Row& row, Setup s) {
   return s;
 }
 
-// nanotron of 2024-07 under bench_cluster's template: bf16 parameters, gradients summed in fp32 without overlap, masters and moments
-// sharded (ZeRO-1), sequence parallelism (REDUCE_SCATTER), 1F1B, FlashAttention 2, its loss over the ranks of a vocabulary.
+// nanotron of 2024-07 under bench_cluster's template: 1F1B, FlashAttention 2, reductions without overlap.
 Setup nanotron_row(Setup s) {
   constexpr int kReleased = 202407;
-  s.framework = Framework::kMegatron;
-  s.program = "nanotron";
-  s.sharding = Sharding::kZero1;
-  s.parameter_dtype = Dtype::kBf16;
-  s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kF32;
-  s.master_copy = true;
+  set_nanotron(s);
   s.optimizer_implementation = OptimizerImplementation::kFused;
   s.fused_norm = true;
-  s.sequence_parallel = s.tp > 1;
-  s.loss = s.tp > 1 ? LossHead::kVocabularyParallel : LossHead::kEager;
   s.recompute = ActivationRecompute::kNone;
   s.flash_package = 2;
   s.model.tied_embeddings = true;

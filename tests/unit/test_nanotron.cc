@@ -4,6 +4,7 @@
 
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/stages.h"
+#include "support/nanotron.h"
 
 using namespace distsetup;
 
@@ -20,19 +21,12 @@ Setup llama_1b(int dp, int tp, int pp, int64_t micro_batch) {
   g.feed_forward = 4096;
   g.vocabulary = 50257;
   g.tied_embeddings = true;
-  s.framework = Framework::kMegatron;
-  s.program = "nanotron";
-  s.sharding = Sharding::kZero1;
-  s.parameter_dtype = Dtype::kBf16;
-  s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kF32;
-  s.master_copy = true;
   s.dp_shard = dp, s.tp = tp, s.pp = pp;
-  s.sequence_parallel = tp > 1;
+  set_nanotron(s);
   s.gpus_per_node = dp * tp * pp;
   s.sequence_length = 4096;
   s.micro_batch = micro_batch;
   s.gradient_accumulation = 1024 / dp / micro_batch;
-  s.loss = tp > 1 ? LossHead::kVocabularyParallel : LossHead::kEager;
   return s;
 }
 
