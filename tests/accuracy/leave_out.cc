@@ -50,41 +50,73 @@ void each_prediction(const std::vector<Scored>& rows, Visit visit) {
 }
 
 // The widths whose sum, as of variances, `target.outside` of the weight of all misses is beyond. The first difficulty is that of any
-// code.
-std::vector<double> fit_widths(const std::vector<Miss>& misses, size_t num_difficulties, const Target& target) {
-  std::vector<double> widths(num_difficulties, 0.03), variance;
-  std::vector<std::vector<size_t>> with(num_difficulties);
-  double weight = 0;
-  for (const Miss& miss : misses) {
-    for (const size_t one : miss.difficulties) with[one].push_back(variance.size());
-    variance.push_back(static_cast<double>(miss.difficulties.size()) * 0.03 * 0.03);
-    weight += miss.weight;
-  }
-  const auto loss = [&](size_t difficulty, double width) {
-    double sum = difficulty == 0 ? 0 : target.price * weight * width;
-    for (const size_t i : with[difficulty]) {
-      const double over =
-          misses[i].by - std::sqrt(std::max(0.0, variance[i] + width * width - widths[difficulty] * widths[difficulty]));
-      sum += misses[i].weight * (over > 0 ? (1 - target.outside) * over : -target.outside * over);
+// code: what it takes, no other needs, so each of its widths is tried with the best of all others.
+class WidthFit {
+ public:
+  WidthFit(const std::vector<Miss>& misses, size_t num_difficulties, const Target& target)
+      : misses_(misses), target_(target), with_(num_difficulties) {
+    for (size_t i = 0; i < misses.size(); ++i) {
+      for (const size_t one : misses[i].difficulties) with_[one].push_back(i);
+      weight_ += misses[i].weight;
     }
-    return sum;
-  };
-  for (int round = 0; round < 6; ++round) {
-    for (size_t one = 0; one < num_difficulties; ++one) {
-      double best = 0, least = 1e30;
-      for (const double width : kWidths) {
-        if (one == 0 && width < kLeast) continue;
-        const double now = loss(one, width);
-        if (now >= least - 1e-12) continue;
-        least = now;
-        best = width;
+  }
+
+  std::vector<double> best() {
+    std::vector<double> best;
+    double least = 1e30;
+    for (const double of_any : kWidths) {
+      if (of_any < kLeast) continue;
+      start(of_any);
+      for (int round = 0; round < 3; ++round) {
+        for (size_t one = 1; one < widths_.size(); ++one) improve(one);
       }
-      for (const size_t i : with[one]) variance[i] += best * best - widths[one] * widths[one];
-      widths[one] = best;
+      const double now = loss();
+      if (now >= least - 1e-12) continue;
+      least = now;
+      best = widths_;
     }
+    return best;
   }
-  return widths;
-}
+
+ private:
+  void start(double of_any) {
+    widths_.assign(with_.size(), 0);
+    widths_[0] = of_any;
+    variance_.assign(misses_.size(), 0);
+    for (const size_t i : with_[0]) variance_[i] = of_any * of_any;
+  }
+
+  double missed(size_t i, double variance) const {
+    const double over = misses_[i].by - std::sqrt(std::max(0.0, variance));
+    return misses_[i].weight * (over > 0 ? (1 - target_.outside) * over : -target_.outside * over);
+  }
+
+  double loss() const {
+    double sum = 0;
+    for (size_t one = 1; one < widths_.size(); ++one) sum += target_.price * weight_ * widths_[one];
+    for (size_t i = 0; i < misses_.size(); ++i) sum += missed(i, variance_[i]);
+    return sum;
+  }
+
+  void improve(size_t one) {
+    double best = 0, least = 1e30;
+    for (const double width : kWidths) {
+      double now = target_.price * weight_ * width;
+      for (const size_t i : with_[one]) now += missed(i, variance_[i] + width * width - widths_[one] * widths_[one]);
+      if (now >= least - 1e-12) continue;
+      least = now;
+      best = width;
+    }
+    for (const size_t i : with_[one]) variance_[i] += best * best - widths_[one] * widths_[one];
+    widths_[one] = best;
+  }
+
+  const std::vector<Miss>& misses_;
+  Target target_;
+  std::vector<std::vector<size_t>> with_;  // the misses of each difficulty
+  std::vector<double> widths_, variance_;
+  double weight_ = 0;
+};
 
 // P(at most `inside` of n) where each is inside with probability 0.9.
 double binomial_chance(int n, int inside) {
@@ -165,14 +197,14 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::set<std::stri
       Miss miss;
       miss.by = std::abs(std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase)));
       miss.weight = 1 / std::sqrt(size[row.code_base]);
-      for (const Difficulty& one : difficulties(unseen_setup(row), quantity(m.metric))) {
+      for (const Difficulty& one : difficulties(unseen_setup(row), quantity(m.metric))) {  // "any" first
         auto name = std::find(names.begin(), names.end(), one.key);
         if (name == names.end()) name = names.insert(names.end(), std::string(one.key));
         miss.difficulties.push_back(static_cast<size_t>(name - names.begin()));
       }
       misses.push_back(std::move(miss));
     });
-    const std::vector<double> widths = fit_widths(misses, names.size(), group == "time" ? kTime : kMemory);
+    const std::vector<double> widths = WidthFit(misses, names.size(), group == "time" ? kTime : kMemory).best();
     for (size_t i = 0; i < names.size(); ++i) {
       if (widths[i] == 0) continue;
       for (const char* side : {"below", "above"}) {

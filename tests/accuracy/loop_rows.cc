@@ -73,11 +73,48 @@ Setup canifinetune_row(Setup s) {
   return s;
 }
 
+// fitcheck (scripts/measure.py): the same in fp16, PyTorch's AdamW, checkpoints without reentry.
+Setup fitcheck_row(const Row& row, Setup s) {
+  s.recompute = ActivationRecompute::kFull;
+  s = canifinetune_row(s);
+  s.parameter_dtype = Dtype::kF16;
+  if (s.finetune == Finetune::kQlora) s.frozen_dtype = Dtype::kNf4;
+  if (s.finetune == Finetune::kLora) s.frozen_dtype = Dtype::kF16;
+  s.lora = lora_targets("attention", static_cast<int64_t>(number_after(row.text("notes"), "LoRA r").value_or(16)));
+  s.lora.dtype = Dtype::kF32;
+  s.optimizer = OptimizerKind::kAdamW;
+  s.optimizer_implementation = OptimizerImplementation::kForeach;
+  s.paged_optimizer = false;
+  s.reentrant_checkpoint = false;
+  return s;
+}
+
+// A script that nothing is known of but what its user says of a run.
+Setup own_script(const Row& row, Setup s) {
+  s.framework = row.text("strategy").starts_with("FSDP1")  ? Framework::kFsdp1
+                : row.text("strategy").starts_with("FSDP") ? Framework::kFsdp2
+                                                           : Framework::kDdp;
+  s.sharding = s.framework == Framework::kDdp ? Sharding::kDdp : Sharding::kZero3;
+  if (row.says("strategy", "ZeroRedundancyOptimizer")) s.sharding = Sharding::kZero1;
+  s.compiled = row.text("compile") == "yes";
+  s.program = s.compiled ? "unknown_compiled" : "unknown";
+  s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
+  s.loss = s.compiled ? LossHead::kCompiled : LossHead::kEager;
+  s.optimizer_implementation = row.says("optimizer", "foreach") ? OptimizerImplementation::kForeach : OptimizerImplementation::kFused;
+  s.flash_package = row.says("flash_attention", "FA2") ? 2 : 0;
+  if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
+  return s;
+}
+
 }  // namespace
 
 bool is_own_loop(const Row& row) {
   const std::string& framework = row.text("framework");
-  return framework == "prime-rl" || framework == "nanotron" || framework.starts_with("canifinetune");
+  for (const std::string_view begin :
+       {"canifinetune", "fitcheck", "LLMs-from-scratch", "lai-proj", "llm_TII", "distributed-training-guide"}) {
+    if (framework.starts_with(begin)) return true;
+  }
+  return framework == "prime-rl" || framework == "nanotron";
 }
 
 Result<Setup> loop_row(const Row& row) {
@@ -86,6 +123,8 @@ Result<Setup> loop_row(const Row& row) {
   const std::string& framework = row.text("framework");
   if (framework == "prime-rl") return prime_row(row, *common);
   if (framework == "nanotron") return nanotron_row(*common);
+  if (framework.starts_with("fitcheck")) return fitcheck_row(row, *common);
+  if (!framework.starts_with("canifinetune")) return own_script(row, *common);
   common->recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   return canifinetune_row(*common);
 }

@@ -210,32 +210,41 @@ double predict_fit(Scored& s, const Calibration& residual_constants) {
   return fit_probability(s.setup, static_cast<double>(s.need_bytes), residual_constants);
 }
 
-// A source that does not print what is recomputed leaves open whether the run fits for it: where the row is read as without, both are
-// as likely.
-bool leaves_recompute_open(const Scored& s) {
-  return s.row.text("activation_ckpt").empty() && s.setup.recompute == ActivationRecompute::kNone && s.setup.recompute_modules.empty();
-}
-
-Scored recomputed(const Scored& s) {
-  Scored other = s;
-  other.setup.recompute = ActivationRecompute::kFull;
-  other.need_bytes = 0;
-  other.prediction = predict_memory(other.setup);
-  return other;
+// What a source leaves open may decide: where the row is read as without recomputation, or as of one sample a micro-batch where the
+// tool's default is eight (Hugging Face's TrainingArguments), each reading is as likely.
+std::vector<Scored> other_readings(const Scored& s) {
+  constexpr int64_t kTrainerBatch = 8;
+  const bool open_recompute =
+      s.row.text("activation_ckpt").empty() && s.setup.recompute == ActivationRecompute::kNone && s.setup.recompute_modules.empty();
+  const bool open_batch = s.row.text("micro_batch_per_gpu").empty() && s.row.text("framework").starts_with("HF Trainer");
+  std::vector<Scored> others;
+  for (int reading = 1; reading < 4; ++reading) {
+    const bool recomputes = reading % 2 == 1, is_default_batch = reading / 2 == 1;
+    if ((recomputes && !open_recompute) || (is_default_batch && !open_batch)) continue;
+    Scored other = s;
+    if (recomputes) other.setup.recompute = ActivationRecompute::kFull;
+    if (is_default_batch) other.setup.micro_batch = kTrainerBatch;
+    other.need_bytes = 0;
+    other.prediction = predict_memory(other.setup);
+    others.push_back(std::move(other));
+  }
+  return others;
 }
 
 void predict_verdicts(std::vector<Scored>& rows, const Calibration& residual_constants, const ResidualsByCodeBase& without) {
   in_parallel(rows.size(), [&](size_t i) {
     Scored& s = rows[i];
     const auto others = without.find(s.code_base);
-    s.fit_probability = predict_fit(s, residual_constants);
-    s.left_out_fit_probability = others == without.end() ? s.fit_probability : predict_fit(s, others->second);
-    if (!leaves_recompute_open(s)) return;
-    Scored other = recomputed(s);
-    const double otherwise = predict_fit(other, residual_constants);
-    s.left_out_fit_probability =
-        (s.left_out_fit_probability + (others == without.end() ? otherwise : predict_fit(other, others->second))) / 2;
-    s.fit_probability = (s.fit_probability + otherwise) / 2;
+    const Calibration& left_out = others == without.end() ? residual_constants : others->second;
+    double sum = predict_fit(s, residual_constants), left_out_sum = predict_fit(s, left_out);
+    std::vector<Scored> readings = other_readings(s);
+    for (Scored& other : readings) {
+      sum += predict_fit(other, residual_constants);
+      left_out_sum += predict_fit(other, left_out);
+    }
+    const auto count = static_cast<double>(1 + readings.size());
+    s.fit_probability = sum / count;
+    s.left_out_fit_probability = left_out_sum / count;
   });
 }
 

@@ -21,7 +21,9 @@ Result<Setup> core_row(const Row& row, Setup s) {
   s.program = "megatron_te";
   s.framework = Framework::kMegatron;
   s.sharding = row.says("strategy", "distributed optimizer") || row.text("strategy").empty() ? Sharding::kZero1 : Sharding::kDdp;
-  mixed_precision(s, Dtype::kBf16);
+  mixed_precision(s, row.text("precision").starts_with("fp16") ? Dtype::kF16 : Dtype::kBf16);
+  // Megatron-LM adds gradients up in fp32 where it trains in bf16, and in fp16 as they are (arguments.py).
+  if (s.parameter_dtype == Dtype::kF16 && row.says("grad_reduce_dtype", "fp16")) s.gradient_dtype = s.reduce_dtype = Dtype::kF16;
   s.fused_norm = s.fused_rope = true;
   s.loss = LossHead::kFusedKernel;
   if (s.tp > 1) s.loss = LossHead::kVocabularyParallel;
@@ -131,6 +133,8 @@ Row with_defaults(const Row& row) {
 
 Result<Setup> megatron_row(const Row& given) {
   if (given.says("framework", "zero-bubble")) return unmapped(given, "the sequence length and the micro-batches are not stated");
+  if (given.says("notes", "seq/gbs are doubtful"))
+    return unmapped(given, "its printed times are more than the GPUs can do: the sequence or the batch is another");
   const Row row = with_defaults(given);
   Result<Setup> common = common_setup(row);
   if (!common) return common;

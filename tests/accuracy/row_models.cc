@@ -115,6 +115,9 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
                                    {"Qwen3-Next-80B-A3B", "qwen3_next_80b_a3b"},
                                    {"Seed-OSS-36B", "seed_oss_36b"},
                                    {"SmolLM-1.7B", "smollm_1.7b"},
+                                   {"SmolLM2-1.7B", "smollm_1.7b"},
+                                   {"SmolLM2-135M", "smollm_135m"},
+                                   {"SmolLM2-360M", "smollm_360m"},
                                    {"StableLM-base-alpha-3B", "stablelm_base_alpha_3b"},
                                    {"TinyLlama-1.1B", "tinyllama_1.1b"},
                                    {"Trinity-Nano", "trinity_nano"},
@@ -125,6 +128,7 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
                                    {"phi-2", "phi_2"},
                                    {"santacoder", "santacoder"},
                                    {"stablecode-completion-alpha-3b", "stablecode_completion_alpha_3b"},
+                                   {"DeepSeek-Coder-1.3B", "llama2_7b"},  // a Llama of its own sizes
                                    {"DeepSeek-V2-Lite", "deepseek_v2_lite"},
                                    {"DeepSeek-V2", "deepseek_v2"},
                                    {"DeepSeek-V3", "deepseek_v3"},
@@ -166,6 +170,7 @@ constexpr NamedPreset kGpus[] = {{"24GB GPU", "rtx_4090"},     // 3090 or 4090, 
                                  {"RTX A6000", "rtx_a6000"},
                                  {"RTX 4080", "rtx_4080"},
                                  {"RTX PRO 6000", "rtx_pro_6000"},
+                                 {"T4", "t4"},
                                  {"TITAN RTX", "titan_rtx"},
                                  {"V100-SXM2-16GB", "v100_sxm_16"},
                                  {"V100-SXM2-32GB", "v100_sxm_32"}};
@@ -290,6 +295,10 @@ Result<Geometry> row_geometry(const Row& row) {
   g.vocabulary = row.integer("vocab", g.vocabulary);
   g.feed_forward = row.integer("ffn", g.feed_forward);
   if (g.hidden != published_hidden || g.num_heads != published_heads) g.head_size = g.hidden / g.num_heads;
+  if (contains(cell, "untied")) {  // of a book's GPT-2: a head of its own, no biases of q, k and v
+    g.tied_embeddings = false;
+    g.qkv_bias = false;
+  }
   if (g.family == "mpt") g.learned_positions = g.max_positions = row.integer("seq_len", g.max_positions);  // as the source counts
   if (g.num_experts > 0) {
     g.num_experts = row.integer("experts", g.num_experts);

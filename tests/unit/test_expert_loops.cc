@@ -98,6 +98,7 @@ TEST_CASE("4-bit integers are unpacked by PyTorch's operations, a kernel each, i
   s.finetune = Finetune::kQlora;
   s.frozen_dtype = Dtype::kInt4;
   s.lora = {64, true, true, true, true, true, true, true};
+  s.autocast = true;  // the Trainer's fp16 and bf16 flags
   s.gradient_accumulation = 8;
   const auto tokens_per_s = [&](int64_t length) {
     s.sequence_length = length;

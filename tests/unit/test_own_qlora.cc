@@ -5,6 +5,9 @@
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
 #include "planner/search/framework_setup.h"
+#include "planner/time/constants.h"
+#include "planner/time/embedded_calibration.h"
+#include "planner/time/step.h"
 #include "support/problems.h"
 
 using namespace distsetup;
@@ -59,4 +62,26 @@ TEST_CASE("own qlora: a script of one's own on one GPU is prepared so, one of se
   };
   CHECK(stays(1));
   CHECK_FALSE(stays(8));
+}
+
+// A step of 2,048 tokens of a T4, by fitcheck 2026-09 (FCK-001, FCK-005 of tests/accuracy/transfer.csv): 2.69 s and 6.1 s.
+TEST_CASE("own qlora: what stays fp32 is computed without tensor cores") {
+  Setup wide = run("qwen2.5_1.5b", 1024);
+  wide.gpu = find_gpu(presets(), "t4")->gpu;
+  wide.micro_batch = 2;
+  wide.compute = Dtype::kF16;
+  wide.frozen_dtype = Dtype::kNf4;
+  wide.flash_attention = false;
+  Setup cast = wide;
+  cast.software.unquantised_in_fp32 = cast.software.residual_in_fp32 = false;
+  const TimeConstants c = time_constants(wide, embedded_calibration());
+  CHECK(c.gemm_wide.flops_per_s <= wide.gpu.peak_fp32_flops_per_s);
+  CHECK(c.gemm.flops_per_s <= 24.5e12);  // of continuous products, at its 70 W
+  CHECK(time_constants(cast, embedded_calibration()).gemm_wide.flops_per_s == c.gemm.flops_per_s);
+  const double step_s = estimate_time(wide, embedded_calibration()).step_s;
+  CHECK(step_s == Approx(2.69).epsilon(0.15));
+  CHECK(estimate_time(cast, embedded_calibration()).step_s < 0.75 * step_s);
+  Setup autocast = wide;
+  autocast.autocast = true;
+  CHECK_FALSE(autocast.stays_in_fp32());
 }

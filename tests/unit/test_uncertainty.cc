@@ -249,6 +249,19 @@ TEST_CASE("need: what cannot be given back, whatever the device has") {
   CHECK(fit_probability(s, static_cast<double>(need.bytes), c) == 0);
 }
 
+TEST_CASE("uncertainty: a script whose operations no program lists is less sure of its memory") {
+  Setup s;
+  s.model = *find_model(presets(), "qwen2.5_7b");
+  s.program = "hf_eager";
+  const auto width = [&](Predicted quantity) {
+    const Spread spread = unseen_spread(s, quantity, embedded_calibration());
+    return spread.below + spread.above;
+  };
+  const double listed = width(Predicted::kReserved);
+  s.program = "unknown";
+  CHECK(width(Predicted::kReserved) > 1.3 * listed);
+}
+
 TEST_CASE("need: DeepSpeed's run does not come through on less than it allocates") {
   Setup s;
   s.model = *find_model(presets(), "qwen2.5_7b");

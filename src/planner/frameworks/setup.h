@@ -195,6 +195,8 @@ struct Setup {
 
   const FrameworkTraits& traits() const { return traits_of(framework); }
   int world() const { return dp_replicate * dp_shard * cp * tp * pp; }
+  // Of a 4-bit model that peft alone prepared: what is not 4-bit, and with it what is computed.
+  bool stays_in_fp32() const { return finetune == Finetune::kQlora && software.unquantised_in_fp32 && !autocast; }
   bool accumulates_whole() const { return software.accumulates_whole || (pp > 1 && traits().pipelines_reduce_last); }
   bool stays_gathered() const {  // from one micro-batch to the next
     return !reshard_after_forward && (software.stays_gathered || (pp > 1 && traits().pipelines_reduce_last));

@@ -5,13 +5,6 @@
 #include "planner/frameworks/experts.h"
 
 namespace distsetup::replay {
-namespace {
-
-// Of a 4-bit model that peft alone prepared: what is not 4-bit, and with it what is computed.
-bool stays_in_fp32(const Setup& s) { return s.finetune == Finetune::kQlora && s.software.unquantised_in_fp32 && !s.autocast; }
-
-}  // namespace
-
 std::string lacks_for(const BlockProgram& program, const Geometry& model) {
   const auto lacks = [&](Condition condition, bool wanted) {
     const uint64_t bit = bit_of(condition);
@@ -97,7 +90,7 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAutocast, s.autocast);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);
-  say(Condition::kHeadInFp32, stays_in_fp32(s));
+  say(Condition::kHeadInFp32, s.stays_in_fp32());
   say(Condition::kFusedSwiglu, s.fused_swiglu);
   say(Condition::kUlysses, s.cp > 1 && s.cp_method == CpMethod::kUlysses);
   constexpr int kLogitsStayFrom = 202412, kShareCastFrom = 202508;  // Liger-Kernel 90fb5e4a, 2845fe83
@@ -146,7 +139,7 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kTensorParallel, s.tp);
   put(Symbol::kSequenceShards, s.sequence_parallel ? s.tp : 1);
   // 4-bit matrices hand out what they were given (bitsandbytes nn/modules.py, Linear4bit.forward).
-  put(Symbol::kComputeBytes, s.compute == Dtype::kF32 || stays_in_fp32(s) ? 4 : 2);
+  put(Symbol::kComputeBytes, s.compute == Dtype::kF32 || s.stays_in_fp32() ? 4 : 2);
   put(Symbol::kGroup, s.loss_chunks);
   // Liger's fused linear cross entropy: a chunk's logits are about as large as the hidden states, its rows rounded up to a power of
   // two (liger_kernel/ops/fused_linear_cross_entropy.py).

@@ -179,6 +179,7 @@ std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
              {{"compiled", "compiled layers"}, s.compiled && !is_time},
              {{"other_layers", "layers of another code base"}, !s.software.is_assumed && !has_own_layers(s) && is_time},
              {{"unnamed", "other layers than these"}, s.software.is_assumed && !has_own_layers(s) && is_time},
+             {{"own_script", "operations that no program lists"}, s.program.starts_with("unknown") && !is_time},
              {{"other_stages", "stages of another code base"}, !s.software.is_assumed && has_other_stages(s) && !is_time},
              {{"little", "few tokens per micro-batch"}, works_on_little(s) && is_time},
              {{"without_nvlink", "GPUs without NVLink"}, architecture(s.gpu) == "without_nvlink" && is_time}};

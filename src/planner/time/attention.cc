@@ -20,9 +20,10 @@ double rate_share(const AttentionRate& r, const AttentionShape& s) {
 // Scores written, scaled and masked, softmax, dropout, read by the weighted sum; backward re-reads what softmax and dropout kept.
 double unfused_s(const TimeConstants& c, const AttentionShape& s, double products, double score_traffic) {
   const double rows = s.heads * s.tokens;  // the products of all heads and sequences are one batched launch
-  const double gemms =
-      products * (gemm_s(c.gemm, rows, s.sequence, s.qk_size, 2, 2) + gemm_s(c.gemm, rows, s.v_size, s.sequence, 2, 2));
-  return gemms + s.tokens * s.heads * s.sequence * c.softmax_bytes_per_score * score_traffic / c.memory_bytes_per_s;
+  const double gemms = products * (gemm_s(c.gemm_wide, rows, s.sequence, s.qk_size, c.value_bytes, c.value_bytes) +
+                                   gemm_s(c.gemm_wide, rows, s.v_size, s.sequence, c.value_bytes, c.value_bytes));
+  const double traffic = c.softmax_bytes_per_score * c.value_bytes / 2 * score_traffic;
+  return gemms + s.tokens * s.heads * s.sequence * traffic / c.memory_bytes_per_s;
 }
 
 }  // namespace

@@ -112,25 +112,32 @@ double matrix_peak(const Setup& s) {
   return s.gpu.peak_bf16_flops_per_s;
 }
 
-void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
+// Products in fp32 or in 16 bits.
+GemmRate gemm_rate(const Setup& s, const ConstantLookup& look, bool fp32) {
   const double gain = 1 + look.of_gpu("gemm", "library_gain", 0) * library_maturity(s) +
                       look.of_gpu("gemm", "library_gain_12_9", 0) * (!in_container(s) && year_of(s) > 2025.5 ? 1 : 0);
-  const double share =
-      s.compute == Dtype::kF32 ? look.at("gemm.fp32_efficiency") : look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
-  c.gemm.flops_per_s = matrix_peak(s) * share * look.clock_share();
-  c.gemm.burst = look.of_gpu("gemm", "burst", 0);
-  const bool tensor_cores = s.compute != Dtype::kF32;
-  c.gemm.tiles = !tensor_cores                                        ? GemmTiles::kNoTensorCores
-                 : gpu_generation(s.gpu) == GpuGeneration::kBlackwell ? GemmTiles::kTwoSm
-                                                                      : GemmTiles::kOneSm;
+  const double share = fp32 ? look.at("gemm.fp32_efficiency") : look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency) * gain;
+  GemmRate rate;
+  rate.flops_per_s = (fp32 ? s.gpu.peak_fp32_flops_per_s : matrix_peak(s)) * share * look.clock_share();
+  rate.burst = look.of_gpu("gemm", "burst", 0);
+  rate.tiles = fp32                                                 ? GemmTiles::kNoTensorCores
+               : gpu_generation(s.gpu) == GpuGeneration::kBlackwell ? GemmTiles::kTwoSm
+                                                                    : GemmTiles::kOneSm;
   // A tile's prologue takes the same time, and less of the longer product.
-  c.gemm.k_half =
-      look.of_gpu("gemm", "k_half", 128) *
-      (tensor_cores ? 1 : s.gpu.peak_fp32_flops_per_s / std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s));
-  c.gemm.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
-  c.gemm.kernel_s = look.at("gemm.kernel_s");
-  c.gemm.misaligned_share = look.at("gemm.misaligned_share");
-  c.gemm.num_sm = std::max<double>(1, static_cast<double>(s.gpu.num_sm));
+  rate.k_half = look.of_gpu("gemm", "k_half", 128) *
+                (fp32 ? s.gpu.peak_fp32_flops_per_s / std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s) : 1);
+  rate.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
+  rate.kernel_s = look.at("gemm.kernel_s");
+  rate.misaligned_share = look.at("gemm.misaligned_share");
+  rate.num_sm = std::max<double>(1, static_cast<double>(s.gpu.num_sm));
+  return rate;
+}
+
+void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
+  c.gemm = gemm_rate(s, look, s.compute == Dtype::kF32);
+  c.gemm_fp32 = gemm_rate(s, look, true);
+  c.gemm_wide = s.stays_in_fp32() ? c.gemm_fp32 : c.gemm;
+  if (s.stays_in_fp32()) c.value_bytes = 4;
   c.gemm_low_precision = c.gemm;
   if (s.fp8 != Fp8Recipe::kNone) {
     // A GPU without fp8 units computes what was rounded to fp8 at its 16-bit rate.
@@ -157,7 +164,9 @@ void resolve_attention(TimeConstants& c, const Setup& s, const ConstantLookup& l
   // The compiler writes kernels of the same form with Blackwell's instructions, the package has none.
   const bool without_instructions = s.flash_package == 2 && gpu_generation(s.gpu) == GpuGeneration::kBlackwell;
   const std::string group = fmt::format("attention.{}", without_instructions ? "flash2_package" : name(c.attention_kernel));
-  const double peak = matrix_peak(s) * look.clock_share();
+  // Without tensor cores the same part of what products reach.
+  const double peak = s.stays_in_fp32() ? c.gemm_fp32.flops_per_s / look.of_gpu("gemm", "efficiency", s.gpu.gemm_efficiency)
+                                        : matrix_peak(s) * look.clock_share();
   c.attention.forward_flops_per_s = peak * look.of_gpu(group, "forward", s.gpu.attention_forward_efficiency);
   c.attention.backward_flops_per_s = peak * look.of_gpu(group, "backward", s.gpu.attention_backward_efficiency);
   c.attention.half_positions = look.get("attention.half_sequence", 256);

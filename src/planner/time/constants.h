@@ -53,6 +53,9 @@ struct Fabric {
 
 struct TimeConstants {
   GemmRate gemm, gemm_low_precision;  // bf16 or fp16; what fp8 matrices run at
+  GemmRate gemm_wide;                 // what is no linear layer of a block: fp32 where that stays so, else as `gemm`
+  GemmRate gemm_fp32;
+  double value_bytes = 2;  // of an activation
   AttentionRate attention;
   AttentionKernel attention_kernel = AttentionKernel::kFlash2;
   ProgramClass program = ProgramClass::kEager;

@@ -6,9 +6,9 @@
 //   eager rotary       24 (q + kv)   in fp32 or with cat and negation
 //   SwiGLU             10 f eager (silu, product), 6 f fused; GELU 4 f
 //   dropout             + 1 mask byte and two passes where the era trained with it (unfused attention stands for it)
-// Backward moves 1.5 times that. Compiled: a norm and the residual add before it are one kernel, rotary another (complex numbers stay
-// PyTorch's kernels: Inductor generates no code for them).
-// Leaves out: layout copies of particular attention back ends, dropout probabilities of newer models.
+// Where all of it stays fp32 an RMSNorm casts nothing (26 h), and the rest is twice that. Backward moves 1.5 times that. Compiled: a
+// norm and the residual add before it are one kernel, rotary another (complex numbers stay PyTorch's kernels: Inductor generates no
+// code for them). Leaves out: layout copies of particular attention back ends, dropout probabilities of newer models.
 #include "planner/time/layer.h"
 
 #include "model/count.h"
@@ -31,7 +31,7 @@ double norm_traffic(const Setup& s, ProgramClass program) {
   // PyTorch's own RMSNorm is one kernel from 2.9 on (nightlies of August 2025); Hugging Face's modules spell it out.
   const bool one_kernel =
       s.program.starts_with("torchtitan") && (s.software.released == 0 || s.software.released >= kFusedRmsNormSince);
-  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm != Norm::kRms ? 4 : 34;
+  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm != Norm::kRms ? 4 : s.stays_in_fp32() ? 13 : 34;
 }
 
 double split_n(const LayerGemm& g, double tp) { return g.column && !g.replicated ? g.n / tp : g.n; }
@@ -193,6 +193,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   if (!joined) w.gradient_sums_per_token = (c.program == ProgramClass::kEager ? 18 : 10) * static_cast<double>(g.hidden);
   w.traffic_per_token = dense_traffic(w, s, c, activated);
   if (w.experts) add_expert_traffic(w, s, c);
+  w.traffic_per_token *= c.value_bytes / 2;
   if (g.scan_channels > 0 && w.window > 0) w.traffic_per_token += kScanBytes * static_cast<double>(g.scan_channels) / tp;
   return w;
 }

@@ -90,13 +90,19 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
     p.elementwise += c.cast_bytes * (values + std::max(1.0, m.experts) * n * k * weight_casts) / c.memory_bytes_per_s;
   }
   if (m.lora_rank > 0) {
-    const double adapter = gemm_s(c.gemm, rows, m.lora_rank, k, 2, 2) + gemm_s(c.gemm, rows, n, m.lora_rank, 2, 2);
+    const bool wide = s.lora.dtype == Dtype::kF32 && !s.autocast;  // peft casts what goes in to the adapters' type
+    const GemmRate& rate_of_adapters = wide ? c.gemm_fp32 : c.gemm;
+    const double bytes = wide ? 4 : 2;
+    const double adapter =
+        gemm_s(rate_of_adapters, rows, m.lora_rank, k, bytes, bytes) + gemm_s(rate_of_adapters, rows, n, m.lora_rank, bytes, bytes);
     p.gemm += adapter * (forward ? 1 : 2);
     p.flops += 2 * rows * m.lora_rank * (n + k) * (forward ? 1 : 2);
     p.elementwise += (c.program == ProgramClass::kEager ? 6 : 2) * rows * n / c.memory_bytes_per_s;  // added to the base's output
   }
   // Every expert's matrices are unpacked, however few rows it has.
   const bool packed = s.finetune == Finetune::kQlora && (m.experts == 0 || quantises_experts(s));
+  // 4-bit matrices cast what goes in to their compute type, and what comes out back (bitsandbytes nn/modules.py, Linear4bit.forward).
+  if (packed && s.stays_in_fp32()) p.elementwise += 6 * rows * (n + k) / c.memory_bytes_per_s;
   if (packed) p.elementwise += std::max(1.0, m.experts) * n * k * unpacking_s_per_weight(s, c, forward);
   return p;
 }

@@ -90,10 +90,10 @@ class StepModel {
 
 // Head and loss forward and backward, of one micro-batch. The head stays in 16 bits with fp8 layers.
 double StepModel::head_s(double& flops) const {
-  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp, products = rank_.full ? 3 : 2;
-  flops = 2 * rank_.tokens * vocabulary * rank_.hidden * products;
-  double seconds =
-      gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2) + gemm_s(c_.gemm, rank_.tokens, rank_.hidden, vocabulary, 2, 2);
+  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp, bytes = c_.value_bytes;
+  flops = 2 * rank_.tokens * vocabulary * rank_.hidden * (rank_.full ? 3 : 2);
+  double seconds = gemm_s(c_.gemm_wide, rank_.tokens, vocabulary, rank_.hidden, bytes, bytes) +
+                   gemm_s(c_.gemm_wide, rank_.tokens, rank_.hidden, vocabulary, bytes, bytes);
   if (rank_.full) seconds += gemm_s(c_.gemm, vocabulary, rank_.hidden, rank_.tokens, 2, 2);
   if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2);  // logits again
   const int split = s_.software.compiled_loss_gathers ? s_.tp : 1;  // a loss of whole logits gathers them first
