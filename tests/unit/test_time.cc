@@ -103,6 +103,8 @@ TEST_CASE("gemm time: a thin product is bound by memory and rows off 16 bytes ru
   GemmRate rate{1e15, 0, 0, 2e12, 4e-6, 132, 0.25, GemmTiles::kOneSm};
   CHECK(gemm_s(rate, 16, 4096, 4096, 2, 2) == Approx(4e-6 + ((16.0 + 4096) * 4096 * 2 + 16.0 * 4096 * 2) / 2e12));
   CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) > 3 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
+  rate.tiles = GemmTiles::kNoTensorCores;  // whose requirement it is
+  CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) < 1.1 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
 }
 
 TEST_CASE("attention FLOPs: causal half and a window counts its own positions and backward costs 2.5 forwards of work") {

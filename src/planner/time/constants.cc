@@ -137,7 +137,7 @@ void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) 
   c.gemm = gemm_rate(s, look, s.compute == Dtype::kF32);
   c.gemm_fp32 = gemm_rate(s, look, true);
   c.gemm_wide = s.stays_in_fp32() ? c.gemm_fp32 : c.gemm;
-  if (s.stays_in_fp32()) c.value_bytes = 4;
+  if (s.stays_in_fp32() || s.compute == Dtype::kF32) c.value_bytes = 4;
   c.gemm_low_precision = c.gemm;
   if (s.fp8 != Fp8Recipe::kNone) {
     // A GPU without fp8 units computes what was rounded to fp8 at its 16-bit rate.

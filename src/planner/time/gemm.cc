@@ -43,9 +43,10 @@ double gemm_s(const GemmRate& r, double m, double n, double k, double element_by
     const double counted = waves < kWholeWaves ? whole(waves) : waves + 0.5;
     padded = std::min(padded, counted * r.num_sm * t.m * t.n * t.slower);
   }
-  // Rows of operands that do not start at 16 bytes are loaded piecewise (same guide, "requirements to use tensor cores").
+  // Rows of operands that do not start at 16 bytes are loaded piecewise (same guide, "requirements to use tensor cores"); fp32 has
+  // none.
   const auto k_bytes = static_cast<int64_t>(k * element_bytes), n_bytes = static_cast<int64_t>(n * element_bytes);
-  const bool aligned = k_bytes % kAlignment == 0 && n_bytes % kAlignment == 0;
+  const bool aligned = r.tiles == GemmTiles::kNoTensorCores || (k_bytes % kAlignment == 0 && n_bytes % kAlignment == 0);
   const double rate = r.flops_per_s * (1 + r.burst / (1 + 2 * m * n * k / kBurstFlops)) * (aligned ? 1 : r.misaligned_share);
   const double traffic = ((m + n) * k * element_bytes + m * n * output_bytes) / r.memory_bytes_per_s;
   return r.kernel_s + std::max(2 * padded * (k + r.k_half) / rate, traffic);

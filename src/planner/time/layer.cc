@@ -31,7 +31,9 @@ double norm_traffic(const Setup& s, ProgramClass program) {
   // PyTorch's own RMSNorm is one kernel from 2.9 on (nightlies of August 2025); Hugging Face's modules spell it out.
   const bool one_kernel =
       s.program.starts_with("torchtitan") && (s.software.released == 0 || s.software.released >= kFusedRmsNormSince);
-  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm != Norm::kRms ? 4 : s.stays_in_fp32() ? 13 : 34;
+  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm != Norm::kRms ? 4
+         : s.stays_in_fp32() || s.compute == Dtype::kF32                                             ? 13
+                                                                                                     : 34;
 }
 
 double split_n(const LayerGemm& g, double tp) { return g.column && !g.replicated ? g.n / tp : g.n; }
