@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/comm/nccl_channels.h"
+#include "plan/communicators.h"
 #include "runtime/comm/nccl_messages.h"
 
 namespace distsetup {

@@ -4,6 +4,7 @@
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
 #include "planner/report/uncertainty.h"
+#include "plan/communicators.h"
 #include "planner/resolve/hardware_facts.h"
 #include "planner/time/constants.h"
 #include "planner/time/step.h"
@@ -99,6 +100,18 @@ TEST_CASE("the bundled trainer opens a communicator for gathers, reductions, cop
   mesh.cp = 4;  // its own gathers and reductions; sharded with dp_shard, or a copy under ddp
   CHECK(num_communicators(mesh) == 7);
   CHECK(num_communicators(mesh, Sharding::kDdp) == 4);
+  // Ranks that share experts send them rows both ways, and those with the same experts gather and reduce them. Groups of the same ranks
+  // share a communicator: with tp 2 and ep 2 these are the ranks of tp, and those that split all else.
+  mesh = {.dp_shard = 8, .ep = 2};
+  CHECK(num_communicators(mesh) == 7);
+  mesh.ep = 8;
+  CHECK(num_communicators(mesh) == 5);
+  mesh = {.dp_shard = 4, .tp = 2};
+  CHECK(num_communicators(mesh) == 8);
+  mesh.ep = 2;
+  CHECK(num_communicators(mesh) == 8);
+  mesh.ep = 4;
+  CHECK(num_communicators(mesh) == 12);
 }
 
 TEST_CASE("a script of one's own is as sure as unseen code") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "plan/communicators.h"
 #include "planner/native/plan_rates.h"
 #include "planner/time/constants.h"
 #include "planner/time/embedded_calibration.h"
@@ -65,20 +66,6 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
     h.price_source = machine->label + ", " + machine->price_date;
   }
   return h;
-}
-
-int num_communicators(const Mesh& mesh, Sharding sharding) {
-  if (mesh.world() == 1) return 0;
-  const auto size = [&](Group group) { return group_size(mesh, group); };
-  const int shard = size(shard_group(mesh, sharding)) > 1 ? 2 : 0;  // gathers and reductions do not wait for each other
-  const int replicate = size(replica_group(mesh, sharding)) > 1 ? 1 : 0;
-  // Loss, token counts and norms are summed on the compute stream: over the ranks that see other tokens, and over those that share
-  // states.
-  const int states = size(state_group(mesh, sharding)), tokens = size(loss_group(mesh));
-  const int scalars = (tokens > 1 ? 1 : 0) + (states > 1 && (states != tokens || mesh.tp > 1) ? 1 : 0);
-  // Programs gather and reduce over tp and cp on the compute stream; what tp does not split, over the shards and tp beside it.
-  const int tensor = mesh.tp > 1 ? 4 : 0, context = mesh.cp > 1 ? 2 : 0;
-  return shard + replicate + scalars + tensor + context;
 }
 
 int64_t communicator_bytes(const Plan& plan) {

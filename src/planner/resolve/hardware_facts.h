@@ -13,7 +13,6 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
 // GPU memory that communicators take beside the tensors. NCCL: 0.6 GiB for the first, 0.35 GiB for each further one (channel buffers;
 // NCCL's NCCL_BUFFSIZE and channel defaults). 0 on CPU.
 int64_t communicator_bytes(const Plan& plan);
-int num_communicators(const Mesh& mesh, Sharding sharding = Sharding::kZero3);
 
 // Of a node's memory; the rest is the operating system's, data loaders' and page cache's.
 inline constexpr double kUsableHostShare = 0.9;
