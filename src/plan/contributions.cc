@@ -191,10 +191,12 @@ void Contributions::collective(const std::vector<int>& all) {
 
 // Every rank that sees other tokens than this one, and this one; of a pipeline on all stages.
 const std::vector<int>& Contributions::peers(int rank) { return members(loss_group(mesh_), rank); }
-// Every rank that has a part in the gradient of a unit: of the shared one, each of them has it of its own tokens.
+// Every rank that has a part in the gradient of a unit. Of the shared one and of experts, tensor-parallel ranks too: each has it of
+// its own tokens.
 const std::vector<int>& Contributions::contributors(int rank, int unit) {
-  const bool is_shared = ranks[rank].list->s.layout->is_shared(unit);
-  return members(is_shared ? token_group(mesh_) | Group::kTp : token_group(mesh_), rank);
+  const UnitKind kind = ranks[rank].list->s.layout->units[unit].kind;
+  const bool of_own_tokens = kind == UnitKind::kShared || kind == UnitKind::kExperts;
+  return members(of_own_tokens ? token_group(mesh_) | Group::kTp : token_group(mesh_), rank);
 }
 
 uint64_t Contributions::expected_gradient(int rank, int unit) {

@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/count.h"
+#include "plan/expert_rules.h"
 #include "plan/optimizer.h"
 
 namespace distsetup {
@@ -28,7 +29,9 @@ void declare_own_starts(const Op& op, Builder& b) { b.declare(op.writes[0], {"E/
 void declare_dispatched(const Op& op, Builder& b) {
   b.declare(op.writes[0], {kMostRows, b.shape(op.reads[0])[1]}, b.dtype(op.reads[0]));
 }
-void declare_collected(const Op& op, Builder& b) { b.declare(op.writes[0], {"T*k", b.shape(op.reads[0])[1]}, b.dtype(op.reads[0])); }
+void declare_collected(const Op& op, Builder& b) {
+  b.declare(op.writes[0], {rows_of_tokens(op.reads[1], b), b.shape(op.reads[0])[1]}, b.dtype(op.reads[0]));
+}
 void travel_back(const Op& op, std::string_view kernel, Builder& b) {
   if (!b.gradient(op.reads[0]).empty()) b.fail("op '" + op.name + "' reads rows of experts that another op reads too");
   Op back =
@@ -42,7 +45,7 @@ void collect_adjoint(const Op& op, Builder& b) { travel_back(op, kDispatchRows, 
 // --- weights
 
 // weights [T, k], order -> those of each row
-void declare_sorted_weights(const Op& op, Builder& b) { b.declare(op.writes[0], {"T*k", "1"}, Dtype::kF32); }
+void declare_sorted_weights(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[1])[0], "1"}, Dtype::kF32); }
 void sorted_weights_adjoint(const Op& op, Builder& b) {
   b.backward(adjoint_op(op, "_b", OpKind::kCopy, "unsort_weights", {b.incoming(op.writes[0]), op.reads[1]}, {b.target(op.reads[0])}));
 }
@@ -76,12 +79,7 @@ std::string all_starts(const std::string& starts) { return starts + "_all"; }
 std::string own_starts(const std::string& starts) { return starts + "_own"; }
 
 // The starts that were found with this order or place of rows.
-std::string starts_beside(const std::string& index, Builder& b) {
-  const Op* sort = b.writer(index);
-  if (sort != nullptr && sort->kernel == "sort_experts") return sort->writes[2];
-  b.fail("'" + index + "' does not come from sort_experts");
-  return index;
-}
+std::string starts_beside(const std::string& index, Builder& b) { return sorted_by(index, b).writes[2]; }
 
 void add_sort(Op op, Builder& b) {
   const std::string starts = op.writes[2];
@@ -150,6 +148,11 @@ int64_t most_expert_rows(const Geometry& g, int64_t tokens, int ep) {
 }
 
 std::string expert_split_problem(const Geometry& g, const ProgramSplit& split) {
+  if (split.tp > 1 && g.num_experts > 0 && split.preference)
+    return fmt::format("learning from pairs with experts and tensor parallelism over {} ranks", split.tp);
+  if (split.tp > 1 && (g.router_loss > 0 || g.router_z_loss > 0))
+    return fmt::format("the losses of its routers, which are of all tokens, with tensor parallelism: each of {} ranks routes a part",
+                       split.tp);
   if (split.ep == 1) return "";
   if (g.num_experts == 0) return fmt::format("it has no experts, and ep is {}", split.ep);
   if (g.num_experts % split.ep != 0)
@@ -162,30 +165,28 @@ std::string expert_split_problem(const Geometry& g, const ProgramSplit& split) {
 Diagnostics check_expert_parallel(const Plan& p) {
   Diagnostics out;
   const Mesh& m = p.mesh;
-  if (m.ep == 1) return out;
+  const bool over_tensor_ranks = m.tp > 1 && p.model.num_experts > 0;
+  if (m.ep == 1 && !over_tensor_ranks) return out;
   const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help) {
     if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
   };
-  const int ranks = m.dp_shard * m.cp;
+  const int ranks = m.dp_shard * m.cp * m.tp;
+  const std::string product = m.tp > 1 ? fmt::format("dp_shard {} × cp {} × tp {} = {}", m.dp_shard, m.cp, m.tp, ranks)
+                                       : fmt::format("dp_shard {} × cp {} = {}", m.dp_shard, m.cp, ranks);
   const bool shards_nothing = p.strategy.sharding == Sharding::kDdp;
-  refuse(
-      m.pp > 1, code::kUnsupportedFeature,
-      fmt::format("the native trainer has no pipelines whose experts are shared by ranks, the mesh has pp {} and ep {}", m.pp, m.ep),
-      "--pp 1, or --ep 1");
-  refuse(
-      shards_nothing && ranks != m.ep, code::kMeshInvalid,
-      fmt::format("with ddp the ranks of dp_shard {} × cp {} = {} share experts alone, and ep is {}", m.dp_shard, m.cp, ranks, m.ep),
-      fmt::format("--ep {}, or --sharding zero1", ranks));
-  refuse(!shards_nothing && ranks % m.ep != 0, code::kMeshInvalid,
-         fmt::format("ep {} does not divide dp_shard {} × cp {} = {} ranks", m.ep, m.dp_shard, m.cp, ranks),
+  refuse(shards_nothing && ranks != m.ep, code::kMeshInvalid,
+         fmt::format("with ddp the ranks of {} share experts alone, and ep is {}", product, m.ep),
+         fmt::format("--ep {}, or --sharding zero1", ranks));
+  refuse(!shards_nothing && ranks % m.ep != 0, code::kMeshInvalid, fmt::format("ep {} does not divide {} ranks", m.ep, product),
          fmt::format("--ep 1, or a multiple of {} as dp_shard", m.ep));
-  refuse(!keeps_elements(p.train.optimizer), code::kUnsupportedFeature,
+  const std::string axis = m.ep > 1 ? fmt::format("ep {}", m.ep) : fmt::format("experts over tp {}", m.tp);
+  refuse(!keeps_elements(p.train.optimizer) && m.ep > 1, code::kUnsupportedFeature,
          fmt::format("{} sees whole matrices, and ep {} leaves each rank other ones: the native trainer does not run it with ep",
                      p.train.optimizer, m.ep),
          "--ep 1, or --optimizer adamw");
   refuse(p.offload != OffloadPlan{}, code::kUnsupportedFeature,
-         fmt::format("the native trainer has no optimizer on the host with ep, the mesh has ep {}", m.ep),
-         "--ep 1, or leave --offload-optimizer out");
+         fmt::format("the native trainer has no optimizer on the host with {}", axis),
+         "--ep 1 and --tp 1, or leave --offload-optimizer out");
   return out;
 }
 

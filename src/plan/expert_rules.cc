@@ -38,10 +38,7 @@ void declare_sort(const Op& op, Builder& b) {
 // What sort_experts writes lies in pairs: `order` for rows of experts, `place` for rows of tokens.
 enum class RowIndex { kOrder, kPlace };
 std::string index_beside(const std::string& index, RowIndex which, Builder& b) {
-  const Op* sort = b.writer(index);
-  if (sort != nullptr && sort->kernel == "sort_experts") return sort->writes[which == RowIndex::kOrder ? 0 : 1];
-  b.fail("'" + index + "' does not come from sort_experts");
-  return index;
+  return sorted_by(index, b).writes[which == RowIndex::kOrder ? 0 : 1];
 }
 // x, order -> rows of x, expert by expert
 void declare_permuted(const Op& op, Builder& b) {
@@ -56,7 +53,10 @@ void permute_adjoint(const Op& op, Builder& b) {
                         {b.target(op.reads[0])}, over));
 }
 // rows of experts, place[, what is added to] -> rows of tokens
-void declare_unpermuted(const Op& op, Builder& b) { b.declare(op.writes[0], {"T", b.shape(op.reads[0])[1]}, b.dtype(op.reads[0])); }
+void declare_unpermuted(const Op& op, Builder& b) {
+  const std::string& choice = sorted_by(op.reads[1], b).reads[0];
+  b.declare(op.writes[0], {b.shape(choice)[0], b.shape(op.reads[0])[1]}, b.dtype(op.reads[0]));
+}
 void unpermute_adjoint(const Op& op, Builder& b) {
   const std::string d = b.incoming(op.writes[0]);
   b.backward(
@@ -68,9 +68,8 @@ void unpermute_adjoint(const Op& op, Builder& b) {
 
 void declare_grouped(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], b.rows_each(op.reads[1])}); }
 std::string grouped_flops(const Op& op, Builder& b) {
-  const std::string rows =
-      b.shape(op.reads[0])[0];  // where several ranks have the experts, as many as they would be if all were asked alike
-  return product_of({"2", rows == "Te" ? "T*k" : rows, b.shape(op.reads[1])[1], b.rows_each(op.reads[1])});
+  // Where several ranks have the experts, as many rows come as go: all are asked alike.
+  return product_of({"2", rows_of_tokens(op.reads[2], b), b.shape(op.reads[1])[1], b.rows_each(op.reads[1])});
 }
 void grouped_adjoint(const Op& op, Builder& b) {
   const std::string dy = b.incoming(op.writes[0]), x = op.reads[0], w = op.reads[1], starts = op.reads[2];
@@ -141,6 +140,22 @@ const std::vector<KernelRule>& expert_rules() {
       {"balance_loss", kLoss, 3, 1, {}, declare_nothing, nullptr, no_adjoint},
       {"router_z_loss", kElementwise, 3, 1, {}, declare_nothing, nullptr, z_loss_adjoint}};
   return rules;
+}
+
+const Op& sorted_by(std::string index, ProgramBuilder& b) {
+  static const Op kNone = {{}, {}, {}, {{}}, {{}, {}, {}}, {}, {}, {}, {}};
+  const std::string asked = index;
+  for (const Op* from = b.writer(index); from != nullptr && !from->reads.empty(); from = b.writer(index)) {
+    if (from->kernel == "sort_experts") return *from;
+    index = from->reads.front();
+  }
+  b.fail("'" + asked + "' does not come from sort_experts");
+  return kNone;
+}
+
+std::string rows_of_tokens(const std::string& index, ProgramBuilder& b) {
+  const std::vector<std::string>& order = b.shape(sorted_by(index, b).writes[0]);
+  return order.empty() ? "" : order[0];
 }
 
 bool has_experts(const Program& program) {

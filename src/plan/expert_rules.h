@@ -12,11 +12,13 @@
 // al., arXiv 2202.08906, equation 5) is each layer's own: the mean over tokens of the square of log Σ exp of its logits.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "plan/kernel_table.h"
 #include "plan/program.h"
+#include "plan/program_builder.h"
 
 namespace distsetup {
 
@@ -25,6 +27,12 @@ inline constexpr std::string_view kRouterSums = "router_sums", kRouterScale = "r
 inline constexpr int64_t kMostExpertsPerToken = 64;
 
 const std::vector<KernelRule>& expert_rules();
+
+// The op sort_experts that an order, a place or starts come from, also where ranks told each other of them. Fails in `b` where there
+// is none.
+const Op& sorted_by(std::string index, ProgramBuilder& b);
+// How many rows this rank's tokens send to experts: a size expression.
+std::string rows_of_tokens(const std::string& index, ProgramBuilder& b);
 
 // Does the program have experts?
 bool has_experts(const Program& program);

@@ -142,8 +142,7 @@ class ScheduleChecker {
         const Buffer& buffer = s_.buffers[b];
         if (!holds_unit(s_, b, u)) continue;
         if (buffer.lifetime == BufferLifetime::kRun) {
-          found |= (buffer.buffer_class == BufferClass::kParameterShard && unit(u).shard_ranks == 1) ||
-                   buffer.buffer_class == BufferClass::kGatheredParameter;
+          found |= buffer.buffer_class == BufferClass::kParameterShard || buffer.buffer_class == BufferClass::kGatheredParameter;
           continue;
         }
         if (buffer.buffer_class != BufferClass::kGatheredParameter) continue;
@@ -211,8 +210,7 @@ class ScheduleChecker {
   int gradient_holder(const Instruction& i, int u) const {
     for (const int b : i.uses) {
       const Buffer& buffer = s_.buffers[b];
-      const bool is_shard = buffer.lifetime == BufferLifetime::kRun && unit(u).shard_ranks > 1;
-      if (buffer.buffer_class == BufferClass::kGradient && !is_shard && holds_unit(s_, b, u)) return b;
+      if (buffer.buffer_class == BufferClass::kGradient && holds_unit(s_, b, u)) return b;
     }
     return -1;
   }

@@ -173,7 +173,7 @@ void place_units(Layout& layout) {
     const bool is_shared = unit.kind == UnitKind::kShared;
     const bool is_expert = unit.kind == UnitKind::kExperts;
     unit.shard_group = is_shared                          ? shared_group(layout.mesh, layout.sharding)
-                       : is_expert                        ? Group::kExpertData
+                       : is_expert                        ? expert_group(layout.mesh, layout.sharding)
                        : unit.is_frozen && !splits_frozen ? Group::kSelf
                                                           : layout.shard_group;
     unit.replica_group = is_expert ? Group::kDpReplicate : layout.replica_group;
@@ -237,9 +237,12 @@ Group shared_group(const Mesh& mesh, Sharding sharding) {
   return mesh.tp > 1 ? shard_group(mesh, sharding) | Group::kTp : shard_group(mesh, sharding);
 }
 
+Group expert_group(const Mesh& mesh, Sharding sharding) { return mesh.ep > 1 ? Group::kExpertData : shared_group(mesh, sharding); }
+
 Group state_group(const Mesh& mesh, Sharding sharding) {
-  if (mesh.ep > 1 && sharding == Sharding::kDdp) return shard_group(mesh, Sharding::kZero1);  // of experts, which are split
-  return mesh.pp > 1 ? shared_group(mesh, sharding) | Group::kPp : shared_group(mesh, sharding);
+  const bool splits_experts_alone = mesh.ep > 1 && sharding == Sharding::kDdp;
+  const Group states = shared_group(mesh, splits_experts_alone ? Sharding::kZero1 : sharding);
+  return mesh.pp > 1 ? states | Group::kPp : states;
 }
 
 Layout make_layout(const Plan& plan, int stage) {
@@ -252,7 +255,7 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
   CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
   const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp, .ep = mesh.ep}, tuning);
   const ProgramSizes sizes = {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1), mesh.tp,
-                              mesh.ep > 1 ? geometry.num_experts / mesh.ep : 0};
+                              mesh.ep > 1 || mesh.tp > 1 ? geometry.num_experts / mesh.ep : 0};
   Layout layout;
   layout.geometry = geometry;
   layout.tuning = tuning;
@@ -336,7 +339,7 @@ ElementRange owned_part(const Layout& layout, const UnitLayout& unit, const Para
 
 bool is_copy_of_another(const Layout& layout, const UnitLayout& unit, const Coordinates& at) {
   const bool shares_experts_alone = layout.mesh.ep > 1 && layout.sharding == Sharding::kDdp;
-  return unit.is_copy || (shares_experts_alone && unit.kind != UnitKind::kExperts && group_index(layout.mesh, Group::kEp, at) > 0);
+  return unit.is_copy || (shares_experts_alone && unit.kind != UnitKind::kExperts && (at.dp_shard > 0 || at.cp > 0));
 }
 
 int64_t num_factors(const Parameter& p) { return p.full_shape.size() == 2 ? p.full_shape[0] + p.full_shape[1] : full_numel(p); }

@@ -111,6 +111,7 @@ struct Layout {
 Group shard_group(const Mesh& mesh, Sharding sharding);
 Group replica_group(const Mesh& mesh, Sharding sharding);  // dp_replicate, and what of dp_shard and cp does not shard
 Group shared_group(const Mesh& mesh, Sharding sharding);   // the shard group and tp: what tensor parallelism does not split
+Group expert_group(const Mesh& mesh, Sharding sharding);   // ranks that have the same experts: these, or what ep leaves of them
 Group state_group(const Mesh& mesh, Sharding sharding);    // these, and all stages of a pipeline
 Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding = Sharding::kZero3, int stage = 0,
                    int chunks_per_stage = 1, const Tuning& tuning = {}, bool keeps_reference = false);

@@ -237,6 +237,9 @@ class TunedSlots {
   std::set<std::string> with_gradients_, quantized_;
 };
 
+// Ranks of tensor parallelism route tokens of their own: they split the experts as other states, not each matrix.
+bool is_in_expert_unit(const ParameterDecl& p, const ProgramSplit& split) { return p.expert >= 0 && (split.ep > 1 || split.tp > 1); }
+
 std::string build(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry, Program& program) {
   const auto& [kind, layer, split, tuning, tuned] = choice;
   const int tp = split.tp;
@@ -254,8 +257,8 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   for (const ParameterDecl& p : parameters)
     (tuned_slots.quantized().contains(p.slot) ? program.quantized_parameters
      : tuned_slots.is_frozen(p.slot)          ? program.frozen_parameters
+     : is_in_expert_unit(p, split)            ? program.expert_parameters
      : tp > 1 && p.split < 0                  ? program.shared_parameters
-     : split.ep > 1 && p.expert >= 0          ? program.expert_parameters
                                               : program.parameters)
         .push_back(p);
   std::map<std::string, SlotShape> slots = slots_of(parameters);

@@ -174,6 +174,8 @@ std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const T
   const ModelUnits model(whole, g);
   if (const std::string problem = nf4_split_problem(whole, tuning, split.tp); !problem.empty()) return problem;
   if (split.ep > 1) return fmt::format("experts over {} ranks where parameters are frozen", split.ep);
+  if (g.num_experts > 0 && split.tp > 1)
+    return fmt::format("{} experts with tensor parallelism over {} ranks where parameters are frozen", g.num_experts, split.tp);
   for (const Program& block : whole.blocks)
     for (const ParameterDecl& p : block.parameters)
       if (tuning.is_quantized && p.order != RowOrder::kPlain)
@@ -210,7 +212,6 @@ std::vector<std::string> without_attention(std::vector<std::string> saved, const
 std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   const int tp = split.tp;
   if (g.attention == Attention::kLatent && tp > 1) return fmt::format("latent attention with tensor parallelism over {} ranks", tp);
-  if (g.num_experts > 0 && tp > 1) return fmt::format("{} experts with tensor parallelism over {} ranks", g.num_experts, tp);
   if (const std::string problem = expert_split_problem(g, split); !problem.empty()) return problem;
   for (const auto& [what, count] : {std::pair<std::string_view, int64_t>{"heads", g.num_heads},
                                     {"key and value heads", g.num_kv_heads},
@@ -326,7 +327,7 @@ Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_
           {"fe", g.expert_feed_forward},
           {"fs", g.shared_feed_forward},
           {"ep", split.ep},
-          {"Te", most_expert_rows(g, sequences * rows, split.ep)},
+          {"Te", most_expert_rows(g, sequences * rows / tp, split.ep)},
           {"a", g.num_heads / tp},
           {"kv", g.num_kv_heads / tp},
           {"d", g.head_size},

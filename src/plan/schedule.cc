@@ -68,6 +68,7 @@ bool holds_unit(const Schedule& s, int buffer, int unit) {
   if (b.unit >= 0) return b.unit == unit;
   const UnitLayout& of = s.layout->units[static_cast<size_t>(unit)];
   if (b.lifetime != BufferLifetime::kRun || s.layout->is_shared(unit)) return false;
+  if (of.shard_ranks > 1 && b.buffer_class != BufferClass::kGatheredParameter) return false;  // a rank's shard of it
   if (b.name == kQuantizedBuffer || of.is_quantized) return b.name == kQuantizedBuffer && of.is_quantized;
   return (b.name == kFrozenBuffer) == of.is_frozen;
 }
@@ -177,7 +178,8 @@ Group exchange_group(const ProgramVariant& variant) {
     if (op.group != Group::kEp) group = group | op.group;
   }
   if (!over_ep) return group;
-  return group == Group::kSelf ? Group::kEp : group | Group::kDpShard;  // who shares experts or sequences is among these
+  // Who shares experts, sequences or matrices is among these.
+  return group == Group::kSelf ? Group::kEp : group | Group::kDpShard | Group::kCp;
 }
 
 View rows_of_chunk(const Op& op, View all) {

@@ -194,8 +194,8 @@ const ProgramVariant& variant_of(const Schedule& schedule, const Instruction& in
 int slot_unit(const Schedule& schedule, const ProgramVariant& variant, int unit, int slot);
 const Slot& slot_of(const Schedule& schedule, const ProgramVariant& variant, int unit, int slot);
 // Do programs find this unit's parameters or gradients in the buffer? A buffer that belongs to a unit holds that unit's; a run buffer
-// that belongs to none holds those of all units but the shared one, which has buffers of its own; kFrozenBuffer and
-// kQuantizedBuffer those of frozen ones.
+// that belongs to none holds those of all units but the shared one, which has buffers of its own, and where it is a rank's shard, but
+// those of which the rank has a part alone; kFrozenBuffer and kQuantizedBuffer hold those of frozen ones.
 bool holds_unit(const Schedule& schedule, int buffer, int unit);
 // The run buffer that holds all of a unit's parameters in the compute type; -1: there is none.
 int replica_of(const Schedule& schedule, int unit);

@@ -5,7 +5,7 @@
 //   gradients:  written straight into the fp32 gradient (fp32, unsharded) | into a unit buffer, then added to a local fp32 accumulator
 //               | into a unit buffer, reduced to the own shard after every backward
 // Tensor parallelism adds shared units (layout.h), whose vectors are small: they are read from a replica and reduced after every
-// micro-batch, whatever the sharding.
+// micro-batch, whatever the sharding. Experts are split over other ranks than the rest, and each unit goes by its own.
 // Sources: ZeRO (arXiv 1910.02054) for the stages, PyTorch FSDP (arXiv 2304.11277) for gather, prefetch and hybrid sharding.
 #include "plan/unit_compiler.h"
 
@@ -24,17 +24,12 @@ UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
     : ScheduleWriter(plan, phase, stage),
       on_host_(has_host_optimizer(plan)),
       keeps_sum_(group_size(plan.mesh, s_.layout->replica_group) > 1) {  // of experts: no plan has these on the host
-  const bool f32 = s_.compute == Dtype::kF32, whole = group_size(plan.mesh, s_.layout->shard_group) == 1;
-  if (whole && f32 && !on_host_)
+  const bool whole = group_size(plan.mesh, s_.layout->shard_group) == 1 && !splits_experts();
+  if (whole && s_.compute == Dtype::kF32 && !on_host_)
     source_ = ParameterSource::kMaster;
   else
     source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
-  if (whole)
-    path_ = f32 ? GradientPath::kDirect : GradientPath::kStaged;
-  else if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1)
-    path_ = GradientPath::kAccumulated;
-  else
-    path_ = GradientPath::kReduce;
+  if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1) split_path_ = GradientPath::kAccumulated;
   make_run_buffers();
   gathered_.assign(num_buckets(), -1);
   gather_event_.assign(num_buckets(), -1);
@@ -42,6 +37,11 @@ UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
   forward_touches_ = touched_by_units(s_, InstructionOp::kForward);
   backward_touches_ = touched_by_units(s_, InstructionOp::kBackward);
   reference_touches_ = touched_by_units(s_, InstructionOp::kForward, kReference);
+}
+
+bool UnitCompiler::splits_experts() const {
+  return std::any_of(s_.layout->units.begin(), s_.layout->units.end(),
+                     [](const UnitLayout& unit) { return unit.kind == UnitKind::kExperts && unit.shard_ranks > 1; });
 }
 
 Schedule UnitCompiler::run() {

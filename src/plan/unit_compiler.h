@@ -75,18 +75,19 @@ class UnitCompiler : protected ScheduleWriter {
   ParameterSource source(int u) const {
     if (is_frozen(u)) return shards(u) > 1 ? ParameterSource::kGather : ParameterSource::kFrozen;
     if (is_shared(u)) return ParameterSource::kReplica;
-    const bool is_whole = is_expert(u) && shards(u) == 1 && source_ == ParameterSource::kGather && s_.compute == Dtype::kF32;
-    return is_whole ? ParameterSource::kMaster : source_;
+    const bool is_whole = shards(u) == 1 && s_.compute == Dtype::kF32 && !on_host_;
+    return is_whole && source_ == ParameterSource::kGather ? ParameterSource::kMaster : source_;
   }
   GradientPath path(int u) const {
     if (is_shared(u)) return GradientPath::kReduce;
-    if (!is_expert(u) || shards(u) > 1) return path_;
+    if (shards(u) > 1) return split_path_;
     return s_.compute == Dtype::kF32 ? GradientPath::kDirect : GradientPath::kStaged;
   }
   int replica(int u) const { return is_shared(u) ? shared_replicas_.at(u) : replica_; }
   int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * size_bytes(gathered_dtype(u)); }
   int frozen_shard(int u) const { return unit(u).is_quantized ? quantized_ : frozen_; }
 
+  bool splits_experts() const;
   void load();
   void save();
   void make_run_buffers();
@@ -110,7 +111,7 @@ class UnitCompiler : protected ScheduleWriter {
   };
 
   ParameterSource source_ = ParameterSource::kMaster;
-  GradientPath path_ = GradientPath::kDirect;
+  GradientPath split_path_ = GradientPath::kReduce;  // of units that ranks split
   int frozen_ = -1, quantized_ = -1;  // -1: nothing is
   const bool on_host_;                // the optimizer is
   const bool keeps_sum_;  // then: a unit's gradient of several micro-batches stays on the device until replicas have added theirs

@@ -35,7 +35,7 @@ Geometry expert_geometry() {
 
 struct SharedMesh {
   Sharding sharding;
-  int replicate, shard, cp, ep;
+  int replicate, shard, cp, ep, tp = 1, pp = 1;
 };
 const std::vector<SharedMesh>& meshes() {
   using enum Sharding;
@@ -53,6 +53,19 @@ const std::vector<SharedMesh>& meshes() {
                                                      {1, 3, 2, 2},
                                                      {1, 8, 1, 8}})
         found.push_back({sharding, replicate, shard, cp, ep});
+    found.insert(found.end(), {{kDdp, 1, 1, 1, 2, 2}, {kDdp, 2, 2, 1, 4, 2}, {kDdp, 1, 2, 1, 2, 1, 2}, {kDdp, 1, 1, 1, 2, 2, 2}});
+    for (const Sharding sharding : {kZero1, kZero2, kZero3})
+      for (const auto& [shard, cp, ep, tp, pp] : {std::array{1, 1, 1, 2, 1},
+                                                  {2, 1, 1, 2, 1},
+                                                  {2, 1, 2, 2, 1},
+                                                  {2, 1, 4, 2, 1},
+                                                  {1, 2, 4, 2, 1},
+                                                  {2, 2, 2, 2, 1},
+                                                  {2, 1, 2, 1, 2},
+                                                  {4, 1, 2, 1, 2},
+                                                  {2, 1, 4, 2, 2},
+                                                  {1, 1, 1, 2, 3}})
+        found.push_back({sharding, 1, shard, cp, ep, tp, pp});
     return found;
   }();
   return all;
@@ -68,7 +81,9 @@ Plan shared_plan(const SharedMesh& m, int64_t accumulation = 2, Recompute recomp
                                                  .accumulation = accumulation,
                                                  .compute = compute,
                                                  .reshard = reshard,
-                                                 .cp = m.cp});
+                                                 .tp = m.tp,
+                                                 .cp = m.cp,
+                                                 .pp = m.pp});
   plan.mesh.ep = m.ep;
   return plan;
 }
@@ -83,7 +98,7 @@ TEST_CASE("every small plan whose ranks share experts obeys every rule, of a lis
            {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull, Recompute::kEveryK})
         for (const Dtype compute : {Dtype::kF32, Dtype::kBf16})
           for (const bool reshard : {true, false}) {
-            if (!reshard && m.sharding != Sharding::kZero3) continue;
+            if (!reshard && (m.sharding != Sharding::kZero3 || m.pp > 1)) continue;
             if (accumulation == 3 && recompute != Recompute::kFull) continue;
             const Plan plan = shared_plan(m, accumulation, recompute, compute, reshard);
             INFO(text(plan));
@@ -128,10 +143,10 @@ TEST_CASE("the gradient norm takes every element of shared experts and of all el
   for (const SharedMesh& m : meshes()) {
     const Plan plan = shared_plan(m);
     INFO(text(plan));
-    const Layout layout = make_layout(plan);
     int64_t normed = 0, decayed = 0;
-    for (const int rank : group_members(plan.mesh, layout.state_group, 0)) {
+    for (const int rank : group_members(plan.mesh, state_group(plan.mesh, m.sharding), 0)) {
       const Coordinates at = coordinates(plan.mesh, rank);
+      const Layout layout = make_layout(plan, at.pp);
       for (const ElementRange& r : norm_ranges(layout, at)) normed += r.size();
       int64_t own = 0, end = 0;
       for (const DecayRange& r : decay_ranges(layout, at)) {
@@ -140,10 +155,20 @@ TEST_CASE("the gradient norm takes every element of shared experts and of all el
       }
       decayed += own;
     }
-    CHECK(normed == layout.numel);
-    CHECK(decayed >= layout.numel);
-    CHECK((m.sharding == Sharding::kDdp) == (decayed > layout.numel));  // where what is no expert has copies
+    const int64_t numel = make_layout(plan).numel;
+    const bool has_copies = m.sharding == Sharding::kDdp && m.shard * m.cp > 1;  // of what is no expert
+    CHECK(normed == numel);
+    CHECK(decayed >= numel);
+    CHECK(has_copies == (decayed > numel));
   }
+}
+
+Schedule fullest_stage(const Plan& plan) {
+  Schedule fullest = compile_expanded(plan, Phase::kStep);
+  const auto bytes = [](const Schedule& s) { return s.live_peak_bytes + run_bytes(s); };
+  for (int stage = 1; stage < plan.mesh.pp; ++stage)
+    if (Schedule other = compile_expanded(plan, Phase::kStep, stage); bytes(other) > bytes(fullest)) fullest = std::move(other);
+  return fullest;
 }
 
 TEST_CASE("simulate's bytes of ranks that share experts are the expanded list's, and bounds are below") {
@@ -154,7 +179,7 @@ TEST_CASE("simulate's bytes of ranks that share experts are the expanded list's,
       plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 0.5;
       INFO(text(plan));
       REQUIRE(!has_error(validate(plan)));
-      const Schedule expanded = compile_expanded(plan, Phase::kStep);
+      const Schedule expanded = fullest_stage(plan);
       for (const double transfer_bytes_per_s : {1e11, 1e6}) {  // in a step that computes, and in one that waits for transfers
         plan.hardware.link_bytes_per_s = plan.hardware.network_bytes_per_s = transfer_bytes_per_s;
         SimulationCache cache;

@@ -305,6 +305,7 @@ Problem random_expert_problem(std::mt19937_64& random) {
   p.base.train.finetune = "full";
   p.global_batch = 4 * p.node_counts.front() * 2;
   p.ep = random() % 2 == 0 ? 2 : 4;
+  p.tp = random() % 2 == 0 ? 2 : 0;
   return p;
 }
 
@@ -322,6 +323,7 @@ TEST_CASE("search finds what brute force finds where ranks share experts, as man
   CHECK(compare_with_brute_force(random, 6, random_expert_problem) > 1);
   Problem p = random_expert_problem(random);
   std::set<std::pair<Sharding, int>> seen;
+  p.tp = 0;
   for (p.ep = 0; p.ep <= 4; ++p.ep) {
     for (const Choice& c : legal_choices(p, p.node_counts.front())) {
       CHECK(c.ep == std::max(p.ep, 1));
@@ -331,6 +333,18 @@ TEST_CASE("search finds what brute force finds where ranks share experts, as man
   }
   for (const Sharding sharding : {Sharding::kDdp, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3})
     for (const int ep : {1, 2, 4}) CHECK(seen.contains({sharding, ep}));
+  Geometry& g = p.base.model;
+  g.num_kv_heads *= 2, g.num_heads *= 2, g.feed_forward *= 2;
+  p.base.train.sequence_length *= 2;
+  int choices = 0;
+  for (p.tp = 2, p.ep = 1; p.ep <= 4; p.ep *= 2) {  // beside tensor parallelism
+    for (const Choice& c : legal_choices(p, p.node_counts.front())) {
+      ++choices;
+      CHECK((c.sharding != Sharding::kDdp || c.ep == c.dp_shard * c.cp * c.tp));
+      CHECK(!has_error(validate(plan_of(p, p.node_counts.front(), c))));
+    }
+  }
+  CHECK(choices > 10);
 }
 
 TEST_CASE("more memory never makes a feasible problem infeasible, nor slower by more than a tie") {

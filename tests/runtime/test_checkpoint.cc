@@ -302,10 +302,15 @@ TEST_CASE("meshes that share experts among ranks load what any other wrote, bit 
                             {{.dp_shard = 3, .cp = 2, .ep = 2}, Sharding::kZero2},
                             {{.dp_shard = 2, .ep = 2}, Sharding::kDdp},
                             {{.dp_replicate = 2, .dp_shard = 2, .cp = 2, .ep = 4}, Sharding::kDdp},
-                            {{.dp_shard = 8, .ep = 8}, Sharding::kZero3}};
+                            {{.dp_shard = 8, .ep = 8}, Sharding::kZero3},
+                            {{.tp = 2}, Sharding::kZero3},
+                            {{.dp_shard = 2, .tp = 2, .ep = 4}, Sharding::kDdp},
+                            {{.dp_shard = 3, .tp = 2, .ep = 2}, Sharding::kZero2},
+                            {{.dp_replicate = 2, .cp = 2, .tp = 2}, Sharding::kZero1}};
   for (const std::string which : {"qwen2", "glm4"}) {
     Geometry geometry = tiny::expert_geometry(which);
     geometry.num_experts = 8, geometry.router_groups = which == "glm4" ? 4 : 1;
+    geometry.feed_forward = 38;
     for (const MeshCase& from : cases) {
       const TemporaryDirectory folder;
       Ranks written(geometry, from.mesh, from.sharding);
@@ -313,7 +318,7 @@ TEST_CASE("meshes that share experts among ranks load what any other wrote, bit 
       REQUIRE(save(folder.path(), written, 40).empty());
       CHECK(verify_checkpoint(folder.path(), 40).ok());
       for (const MeshCase& to : cases) {
-        INFO(which << " ep " << from.mesh.ep << " to " << to.mesh.ep);
+        INFO(which << " ep " << from.mesh.ep << " tp " << from.mesh.tp << " to ep " << to.mesh.ep << " tp " << to.mesh.tp);
         Ranks read(geometry, to.mesh, to.sharding);
         for (auto& rank : read.values)
           for (auto& state : rank) std::fill(state.begin(), state.end(), 7.5f);

@@ -25,6 +25,7 @@ struct SharedStrategy {
   int replicate, shard, ep, cp = 1;
   CpMethod cp_method = CpMethod::kAllGather;
   bool reshard = true;
+  int pp = 1, chunks = 1, tp = 1;
 };
 const std::vector<SharedStrategy>& strategies() {
   static const std::vector<SharedStrategy> all = {
@@ -45,18 +46,34 @@ const std::vector<SharedStrategy>& strategies() {
       {"ddp, cp 2, ep 2", Sharding::kDdp, 1, 1, 2, 2},
       {"zero2 2, cp 2, ep 2", Sharding::kZero2, 1, 2, 2, 2},
       {"zero3 2, cp 2 by ring, ep 4", Sharding::kZero3, 1, 2, 4, 2, CpMethod::kRing},
-      {"zero3 2, cp 2 by ulysses, ep 4", Sharding::kZero3, 1, 2, 4, 2, CpMethod::kUlysses}};
+      {"zero3 2, cp 2 by ulysses, ep 4", Sharding::kZero3, 1, 2, 4, 2, CpMethod::kUlysses},
+      {"pp 2, ddp, ep 2", Sharding::kDdp, 1, 2, 2, 1, CpMethod::kAllGather, true, 2},
+      {"pp 2, zero2 2, ep 2", Sharding::kZero2, 1, 2, 2, 1, CpMethod::kAllGather, true, 2},
+      {"pp 2, zero3 4, ep 2", Sharding::kZero3, 1, 4, 2, 1, CpMethod::kAllGather, true, 2},
+      {"tp 2, ddp, ep 2", Sharding::kDdp, 1, 1, 2, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, ddp, ep 4", Sharding::kDdp, 1, 2, 4, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero1, ep 1", Sharding::kZero1, 1, 1, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero1 2, ep 1", Sharding::kZero1, 1, 2, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero2 2, ep 2", Sharding::kZero2, 1, 2, 2, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero3, ep 1", Sharding::kZero3, 1, 1, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero3 2, ep 1", Sharding::kZero3, 1, 2, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero3 2, ep 4", Sharding::kZero3, 1, 2, 4, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, hybrid 2 x 1, ep 2", Sharding::kZero3, 2, 1, 2, 1, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero3 1, cp 2, ep 4", Sharding::kZero3, 1, 1, 4, 2, CpMethod::kAllGather, true, 1, 1, 2},
+      {"tp 2, zero3 2, cp 2, ep 2", Sharding::kZero3, 1, 2, 2, 2, CpMethod::kRing, true, 1, 1, 2},
+      {"tp 2, pp 2, zero2 2, ep 2", Sharding::kZero2, 1, 2, 2, 1, CpMethod::kAllGather, true, 2, 1, 2}};
   return all;
 }
 void split(TinyOptions& o, const SharedStrategy& s) {
   o.sharding = s.sharding, o.replicate = s.replicate, o.shard = s.shard, o.ep = s.ep;
-  o.cp = s.cp, o.cp_method = s.cp_method, o.reshard = s.reshard;
+  o.cp = s.cp, o.cp_method = s.cp_method, o.reshard = s.reshard, o.pp = s.pp, o.chunks = s.chunks, o.tp = s.tp;
 }
 
 // Three experts on each of two ranks, one on each of four.
 Geometry shared_geometry(const std::string& which, int ep) {
   Geometry g = which == "adversarial" ? adversarial_geometry() : expert_geometry(which);
   g.num_experts = ep == 4 ? 4 : 6;
+  g.feed_forward = 38;  // which two ranks of tensor parallelism can split
   if (which == "glm4") g.router_groups = g.num_experts / 2;
   return g;
 }
@@ -201,11 +218,20 @@ TEST_CASE("what shared experts cannot be run with is refused by name", "[expert_
   CHECK(refused(o, partly).find("where parameters are frozen") != std::string::npos);
   CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }).find("no optimizer on the host with ep") !=
         std::string::npos);
-  o.pp = 2;
-  CHECK(refused(o).find("no pipelines whose experts are shared by ranks, the mesh has pp 2 and ep 2") != std::string::npos);
-  o.pp = 1, o.tp = 2;
-  CHECK(refused(o).find("8 experts with tensor parallelism over 2 ranks") != std::string::npos);
-  o.tp = 1, o.preference = PreferencePlan{};
+  o.geometry.feed_forward = 38, o.tp = 2, o.ep = 4;
+  CHECK(refused(o) == "accepted");
+  o.ep = 8;
+  CHECK(refused(o).find("ep 8 does not divide dp_shard 2 × cp 1 × tp 2 = 4 ranks") != std::string::npos);
+  o.ep = 1, o.sharding = Sharding::kDdp, o.shard = 1;
+  CHECK(refused(o).find("with ddp the ranks of dp_shard 1 × cp 1 × tp 2 = 2 share experts alone, and ep is 1") != std::string::npos);
+  o.sharding = Sharding::kZero1, o.shard = 2;
+  CHECK(refused(o, partly).find("8 experts with tensor parallelism over 2 ranks where parameters are frozen") != std::string::npos);
+  CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }).find("on the host with experts over tp 2") !=
+        std::string::npos);
+  CHECK(refused(o, [](Plan& p) { p.model.router_loss = 0.01; }).find("the losses of its routers") != std::string::npos);
+  o.preference = PreferencePlan{};
+  CHECK(refused(o).find("learning from pairs with experts and tensor parallelism over 2 ranks") != std::string::npos);
+  o.tp = 1, o.ep = 2;
   CHECK(refused(o).find("learning from pairs with experts over 2 ranks") != std::string::npos);
   TinyOptions dense;
   dense.sharding = Sharding::kZero3, dense.shard = 2, dense.ep = 2;

@@ -44,7 +44,7 @@ TEST_CASE("streams in any order that events allow train as the CPU does", "[stre
   struct Case {
     const char* name;
     Sharding sharding;
-    int replicate, shard, pp = 1, chunks = 1, in_flight = 1, ep = 1;
+    int replicate, shard, pp = 1, chunks = 1, in_flight = 1, ep = 1, tp = 1;
   };
   const auto c = GENERATE(values<Case>({{"one rank", Sharding::kDdp, 1, 1},
                                         {"ddp", Sharding::kDdp, 2, 1},
@@ -59,13 +59,15 @@ TEST_CASE("streams in any order that events allow train as the CPU does", "[stre
                                         {"interleaved", Sharding::kDdp, 1, 1, 2, 2},
                                         {"ddp, ep", Sharding::kDdp, 1, 2, 1, 1, 1, 2},
                                         {"zero2, ep", Sharding::kZero2, 1, 2, 1, 1, 1, 2},
-                                        {"zero3 of 4, ep", Sharding::kZero3, 1, 4, 1, 1, 1, 2}}));
+                                        {"zero3 of 4, ep", Sharding::kZero3, 1, 4, 1, 1, 1, 2},
+                                        {"zero2 x pp, ep", Sharding::kZero2, 1, 2, 2, 1, 1, 2},
+                                        {"zero3 x tp, ep", Sharding::kZero3, 1, 2, 1, 1, 1, 2, 2}}));
   const auto precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   TinyOptions o = options_of(c.sharding, c.replicate, c.shard, precision);
   o.pp = c.pp, o.chunks = c.chunks, o.reductions_in_flight = c.in_flight, o.chunked_loss = c.in_flight > 1;
   o.geometry.num_layers = std::max(2, c.pp * c.chunks);
   if (c.pp > 1) o.accumulation = 4;
-  if (c.ep > 1) o.geometry = expert_geometry("glm4"), o.ep = c.ep;
+  if (c.ep > 1) o.geometry = expert_geometry("glm4"), o.geometry.feed_forward = 38, o.ep = c.ep, o.tp = c.tp;
   const Plan plan = tiny_plan(o);
   const RunResult expected = train(plan, 3);
   const uint64_t seed = test_seed();

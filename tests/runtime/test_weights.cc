@@ -40,6 +40,8 @@ std::vector<MeshCase> meshes() {
           {{.dp_shard = 2, .ep = 2}, Sharding::kZero3},
           {{.dp_replicate = 2, .dp_shard = 4, .ep = 2}, Sharding::kZero1},
           {{.dp_shard = 2, .ep = 2}, Sharding::kDdp},
+          {{.dp_shard = 2, .tp = 2, .ep = 2}, Sharding::kZero3},
+          {{.pp = 2, .dp_shard = 2, .ep = 2}, Sharding::kZero2},
           {{.pp = 2}, Sharding::kDdp},
           {{.pp = 2, .dp_shard = 3, .tp = 2}, Sharding::kZero3}};
 }

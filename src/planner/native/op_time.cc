@@ -74,11 +74,15 @@ class OpTimes {
     return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).back());
   }
 
+  double rows(const Operand& o) const {
+    return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).front());
+  }
+
   // Rows of experts that several ranks share have room for the most that can come; as many come as go where all experts are asked
   // alike.
   double share_that_comes(const Operand& o) const {
     const std::vector<std::string>& shape = v_.tensors[static_cast<size_t>(o.index)].decl->shape;
-    return shape.empty() || shape[0] != "Te" ? 1 : symbol("T") * symbol("k") / symbol("Te");
+    return shape.empty() || shape[0] != "Te" ? 1 : symbol("Ts") * symbol("k") / symbol("Te");
   }
 
   // Every byte an op reads and writes: a lookup reads T rows of its table, counted as what it writes. A gather copies what this rank
@@ -110,7 +114,7 @@ class OpTimes {
 
   // What a product reads first is T x k, or T x m beside T x n where it sums over the tokens (a weight gradient).
   double product_s(const OpInstance& op) const {
-    const double tokens = symbol("T") * share_of_rows(op), first = columns(op.reads.front()), element = element_bytes();
+    const double tokens = rows(op.reads.front()) * share_of_rows(op), first = columns(op.reads.front()), element = element_bytes();
     const Operand& result = op.writes.front();
     if (result.kind == Operand::Kind::kGradient) return gemm_s(constants_.gemm, first, columns(op.reads[1]), tokens, element, element);
     return gemm_s(constants_.gemm, tokens, columns(result), first, element, element);
@@ -120,7 +124,7 @@ class OpTimes {
   // second.
   double grouped_s(const OpInstance& op) const {
     const Operand& other = op.writes.front().kind == Operand::Kind::kGradient ? op.reads[1] : op.writes.front();
-    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("T") * symbol("k"), columns(other),
+    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("Ts") * symbol("k"), columns(other),
                           columns(op.reads.front()), element_bytes(), constants_.grouped_share);
   }
 

@@ -114,13 +114,13 @@ struct LeastTransfers {
 };
 
 // Every parameter gathered, and its gradient reduced, as often as the sharding asks, in one message instead of one for each unit.
-// Leaves out what a backward gathers again, frozen parameters, pipelines, and experts that ranks share.
+// Leaves out what a backward gathers again, frozen parameters, pipelines, and experts of which ranks have parts of their own.
 LeastTransfers least_transfers(const Plan& plan, int64_t trained) {
   LeastTransfers out;
   if (plan.mesh.pp > 1) return out;
   const Sharding sharding = plan.strategy.sharding;
   const Group shards = shard_group(plan.mesh, sharding), replicas = replica_group(plan.mesh, sharding);
-  const int64_t experts = plan.mesh.ep > 1 ? expert_parameters(plan.model) : 0;
+  const int64_t experts = plan.mesh.ep > 1 || plan.mesh.tp > 1 ? expert_parameters(plan.model) : 0;
   const double whole = static_cast<double>(trained - experts) / plan.mesh.tp,
                element = static_cast<double>(size_bytes(plan.precision.compute));
   const auto seconds = [&](InstructionOp op, Group group, double bytes_each) {

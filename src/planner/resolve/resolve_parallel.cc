@@ -163,18 +163,17 @@ void move_together(Resolving& r, OffloadPlan& o) {
 
 // What the bundled trainer has not beside the experts that ranks share.
 void refuse_shared_experts(Resolving& r, const Tuning& tuning) {
-  const int ep = r.problem.ep;
+  const int ep = r.problem.ep, tp = std::max(r.problem.tp, 1);
   if (ep <= 1 || r.problem.base.model.num_experts % ep != 0) return;  // check_parallel() says that
   const auto say = [&r](const Diagnostics& found) {
     for (const Diagnostic& d : found)
       if (d.severity == Severity::kError) r.fail(code::kUnsupportedFeature, "parallel.ep", d.message, d.help);
   };
   Plan plan;  // for this alone
-  plan.mesh.pp = std::max(r.problem.pp, 1);
   plan.mesh.dp_shard = plan.mesh.ep = ep;
   plan.strategy.sharding = Sharding::kZero1;
   plan.train.optimizer = r.plan().train.optimizer;
-  say(check_native(r.problem.base.model, {.ep = ep}, tuning));
+  say(check_native(r.problem.base.model, {.tp = tp, .ep = ep}, tuning));
   say(check_expert_parallel(plan));
   if (learns_preferences(r.plan().train))
     r.fail(code::kUnsupportedFeature, "parallel.ep",

@@ -55,6 +55,7 @@ class Space {
   bool bundled_splits(const ProgramSplit& split, int pin) const {
     if (!is_native(p_.base)) return true;
     if (split.tp > 1 && !keeps_elements(p_.base.train.optimizer)) return false;
+    if (split.tp > 1 && g_.num_experts > 0 && p_.base.offload != OffloadPlan{}) return false;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
     if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
@@ -69,8 +70,8 @@ class Space {
   bool bundled_shares_experts(const Choice& c, int ep) const {
     if (!is_native(p_.base)) return true;
     if (p_.ep == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;  // as tp and cp: run where it is asked for
-    return c.pp == 1 && c.tp == 1 && keeps_elements(p_.base.train.optimizer) && p_.base.offload == OffloadPlan{} &&
-           !has_error(check_native(g_, {.ep = ep}, tuning_of(p_.base.train))) && !learns_preferences(p_.base.train);
+    return keeps_elements(p_.base.train.optimizer) && p_.base.offload == OffloadPlan{} &&
+           !has_error(check_native(g_, {.tp = c.tp, .ep = ep}, tuning_of(p_.base.train))) && !learns_preferences(p_.base.train);
   }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
@@ -99,8 +100,9 @@ class Space {
 
   void experts(Choice c, int dp) {
     // Experts may borrow the context and tensor ranks first, all of them; the trainer's own rules check the shards of each choice.
+    // The bundled trainer's are shared by any ranks in a row, tp fastest.
     const int64_t borrowed = traits_.experts_borrow_tensor_ranks ? int64_t{c.cp} * c.tp : 1;
-    const int64_t ranks = int64_t{dp} * c.cp * (borrowed > 1 ? c.tp : 1);
+    const int64_t ranks = int64_t{dp} * c.cp * (borrowed > 1 || is_native(p_.base) ? c.tp : 1);
     for (const int ep : sizes(ranks, p_.ep, "expert_parallel")) {
       if (ep > 1 && (g_.num_experts == 0 || g_.num_experts % ep != 0 || ep % borrowed != 0)) continue;
       if (ep > 1 && !bundled_shares_experts(c, ep)) continue;
@@ -194,11 +196,11 @@ class Space {
   // dp_shard: parts of a node, or whole nodes. 1 only where there is nothing to split with, where it is asked for, or where as many
   // copies are as there are ranks and the trainer does not call that ddp.
   std::vector<int> shard_sizes(Sharding sharding, int dp, const Choice& c) const {
-    const bool shares_experts = is_native(p_.base) && c.ep > 1;
+    const bool shares_experts = is_native(p_.base) && g_.num_experts > 0 && (c.ep > 1 || c.tp > 1);
     if (sharding == Sharding::kDdp) {
-      // The bundled trainer's ranks that share experts are those of dp_shard and cp.
-      const int shard = shares_experts ? c.ep / c.cp : 1;
-      const bool is_one = shard > 0 && dp % shard == 0 && (!shares_experts || shard * c.cp == c.ep);
+      // The bundled trainer's ranks that share experts are those of dp_shard, cp and tp.
+      const int shard = shares_experts ? c.ep / (c.cp * c.tp) : 1;
+      const bool is_one = shard > 0 && dp % shard == 0 && (!shares_experts || shard * c.cp * c.tp == c.ep);
       return is_one && wanted(shard, p_.dp_shard) && wanted(dp / shard, p_.dp_replicate) ? std::vector<int>{shard}
                                                                                          : std::vector<int>{};
     }
@@ -209,7 +211,7 @@ class Space {
     for (const int64_t d : divisors(dp)) {
       const int shard = static_cast<int>(d);
       if (!wanted(shard, p_.dp_shard) || !wanted(dp / shard, p_.dp_replicate)) continue;
-      if (shares_experts && shard * c.cp % c.ep != 0) continue;
+      if (shares_experts && shard * c.cp * c.tp % c.ep != 0) continue;
       if (shard == 1 && dp > 1 && p_.dp_shard == 0 && (free || !has_one)) continue;
       if (free && shard != dp && !has_hybrid) continue;
       if (free && per_node % shard != 0 && shard % per_node != 0) continue;
