@@ -174,8 +174,6 @@ std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const T
   const ModelUnits model(whole, g);
   if (const std::string problem = nf4_split_problem(whole, tuning, split.tp); !problem.empty()) return problem;
   if (split.ep > 1) return fmt::format("experts over {} ranks where parameters are frozen", split.ep);
-  if (g.num_experts > 0 && split.tp > 1)
-    return fmt::format("{} experts with tensor parallelism over {} ranks where parameters are frozen", g.num_experts, split.tp);
   for (const Program& block : whole.blocks)
     for (const ParameterDecl& p : block.parameters)
       if (tuning.is_quantized && p.order != RowOrder::kPlain)

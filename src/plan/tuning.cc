@@ -26,7 +26,7 @@ const std::regex& compiled(const std::string& pattern) {
 
 std::vector<const ParameterDecl*> parameters_of(const Program& program) {
   std::vector<const ParameterDecl*> out;
-  for (const std::vector<ParameterDecl>* list : {&program.parameters, &program.shared_parameters})
+  for (const std::vector<ParameterDecl>* list : {&program.parameters, &program.shared_parameters, &program.expert_parameters})
     for (const ParameterDecl& p : *list) out.push_back(&p);
   return out;
 }

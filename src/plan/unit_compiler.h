@@ -112,8 +112,8 @@ class UnitCompiler : protected ScheduleWriter {
 
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath split_path_ = GradientPath::kReduce;  // of units that ranks split
-  int frozen_ = -1, quantized_ = -1;  // -1: nothing is
-  const bool on_host_;                // the optimizer is
+  int frozen_ = -1, quantized_ = -1;                 // -1: nothing is
+  const bool on_host_;                               // the optimizer is
   const bool keeps_sum_;  // then: a unit's gradient of several micro-batches stays on the device until replicas have added theirs
   HostWriter host_{*this};
   std::vector<int> staged_;  // per unit: then the buffer of its gradient; -1: there is none now

@@ -349,17 +349,16 @@ TEST_CASE("experts shared by ranks train over NCCL and a device with streams as 
   struct Case {
     const char* name;
     Sharding sharding;
-    int replicate, shard, ep, tp = 1, pp = 1;
+    int replicate, shard, ep, tp = 1;
   };
   const auto s = GENERATE(Case{"ddp", Sharding::kDdp, 1, 2, 2}, Case{"zero2", Sharding::kZero2, 1, 4, 2},
                           Case{"zero3", Sharding::kZero3, 1, 2, 2}, Case{"hybrid", Sharding::kZero3, 2, 2, 2},
-                          Case{"tp", Sharding::kZero2, 1, 1, 1, 2}, Case{"tp and ep", Sharding::kZero3, 1, 2, 2, 2},
-                          Case{"pp and ep", Sharding::kZero2, 1, 2, 2, 1, 2});
+                          Case{"tp", Sharding::kZero2, 1, 1, 1, 2}, Case{"tp and ep", Sharding::kZero3, 1, 2, 2, 2});
   TinyOptions o;
   o.geometry = expert_geometry(GENERATE(as<std::string>(), "qwen2", "glm4"));
   o.sharding = s.sharding;
   o.geometry.feed_forward = 38;
-  o.replicate = s.replicate, o.shard = s.shard, o.ep = s.ep, o.tp = s.tp, o.pp = s.pp;
+  o.replicate = s.replicate, o.shard = s.shard, o.ep = s.ep, o.tp = s.tp;
   o.precision = GENERATE(Dtype::kF32, Dtype::kBf16);
   o.accumulation = 2;
   INFO(s.name << ", " << o.geometry.family << ", " << name(o.precision));
