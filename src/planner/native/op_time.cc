@@ -74,8 +74,10 @@ class OpTimes {
     return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).back());
   }
 
-  double rows(const Operand& o) const {
-    return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).front());
+  // That an op reads of a tensor: of all rows those of its chunk.
+  double rows(const Operand& o, const OpInstance& op) const {
+    const TensorDecl& decl = *v_.tensors[static_cast<size_t>(o.index)].decl;
+    return static_cast<double>(shape_of(decl, symbols_).front()) * (has_all_rows(decl) ? share_of_rows(op) : 1);
   }
 
   // Rows of experts that several ranks share have room for the most that can come; as many come as go where all experts are asked
@@ -114,7 +116,7 @@ class OpTimes {
 
   // What a product reads first is T x k, or T x m beside T x n where it sums over the tokens (a weight gradient).
   double product_s(const OpInstance& op) const {
-    const double tokens = rows(op.reads.front()) * share_of_rows(op), first = columns(op.reads.front()), element = element_bytes();
+    const double tokens = rows(op.reads.front(), op), first = columns(op.reads.front()), element = element_bytes();
     const Operand& result = op.writes.front();
     if (result.kind == Operand::Kind::kGradient) return gemm_s(constants_.gemm, first, columns(op.reads[1]), tokens, element, element);
     return gemm_s(constants_.gemm, tokens, columns(result), first, element, element);
