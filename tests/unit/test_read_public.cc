@@ -515,3 +515,80 @@ TEST_CASE("public files: the Trainer's fsdp_config in a file of its own says wha
         R"({"transformer_layer_cls_to_wrap": ["A"], "backward_prefetch": "backward_pre", "use_orig_params": true})",
         {{"strategy.sharding", ""}, {"micro_batch", ""}, {"train.grad_clip", ""}}}});
 }
+
+TEST_CASE("public files: a list that a loop fills has no length, and options that stand in it are read") {
+  const std::string loop = "nodes=()\nfor one in $(sort -u \"$PBS_NODEFILE\"); do\n  nodes+=(\"$one\")\n  ((WORLD += 4))\ndone\n";
+  check_fields({{"r.sh",
+                 "WORLD=0\n" + loop + "torchrun --nproc_per_node=4 --nnodes=${#nodes[@]} t.py\n",
+                 {{"hardware.nodes", ""}, {"hardware.gpus_per_node", "4"}}},
+                {"r.sh", "WORLD=0\n" + loop + "C=\"mpirun -np $WORLD \"\n$C python t.py --lr 1\n", {{"hardware.total_gpus", ""}}},
+                {"r.sh", "nodes=(a b)\ntorchrun --nproc_per_node=4 --nnodes=${#nodes[@]} t.py\n", {{"hardware.nodes", "2"}}},
+                {"r.sh",
+                 "ARGS=(--nproc_per_node=4 --nnodes=2)\nfor a in \"$@\"; do ARGS+=(\"$a\"); done\ntorchrun \"${ARGS[@]}\" t.py\n",
+                 {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "4"}}}});
+}
+
+TEST_CASE("public files: launchers that say what the names behind them leave open") {
+  const std::string module =
+      "--module openrlhf.cli.train_sft --model_name_or_path a/b --max_len 1024 --train_batch_size 8 "
+      "--micro_train_batch_size 1 --zero_stage 3\n";
+  check_fields({{"r.sh", "deepspeed " + module, {{"strategy.trainer", "deepspeed"}, {"strategy.sharding", "zero3"}}},
+                {"r.sh",
+                 "deepspeed main.py --model_name_or_path a/b-c --zero_stage 2 --deepspeed --seed 1\n",
+                 {{"strategy.trainer", "deepspeed"}, {"strategy.sharding", "zero2"}}},
+                {"r.sh", "python main.py --model_name_or_path a/b-c --zero_stage 2 --seed 1\n", {{"strategy.trainer", ""}}},
+                {"r.sh", "python main.py --optimizer adamw --seed 42 --task x\n", {{"train.optimizer", "adamw"}}},
+                {"r.sh",
+                 "tune run --nnodes 2 --nproc_per_node 8 full_finetune_distributed --config c.yaml batch_size=2\n",
+                 {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "8"}, {"micro_batch", ""}}}});
+}
+
+TEST_CASE("public files: what a job and a task say of their machines") {
+  const std::string job = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n";
+  check_fields({{"j.sbatch",
+                 job + "srun python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+                       "--max-position-embeddings 128 --micro-batch-size 1 --tensor-model-parallel-size $SLURM_GPUS_PER_NODE\n",
+                 {{"mesh.tp", "4"}}},
+                {"j.sbatch",
+                 job + "/opt/bin/ray start --head &\nsrun --nodes=1 --ntasks=1 /opt/bin/ray job submit -- python t.py --lr 1\n",
+                 {{"hardware.nodes", "2"}}},
+                {"s.yaml", "resources: {accelerators: \"A100:8\"}\nrun: python t.py\n", {{"hardware.gpu", "A100-40GB"}}},
+                {"s.yaml",
+                 "resources: {accelerators: {A100-80GB: 8}}\nrun: python t.py\n",
+                 {{"hardware.gpu", "A100-80GB"}, {"hardware.gpus_per_node", "8"}}},
+                {"s.yaml",
+                 "resources: {accelerators: [\"H100:8\", \"A100:8\"]}\nrun: python t.py\n",
+                 {{"hardware.gpu", ""}, {"hardware.gpus_per_node", "8"}}}});
+}
+
+TEST_CASE("public files: one reason for what is not carried over, and the right one") {
+  const PublicFile file{"d.json",
+                        R"({"fp16": {"enabled": true}, "train_batch_size": "auto", "zero_optimization": {"stage": 2},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "eps": "auto"}}})",
+                        {}};
+  for (const Reading& one : read_public(file)) {
+    for (const LostKey& lost : one.lost) {
+      INFO(lost.key << lost.reason);
+      CHECK(lost.key != "fp16.enabled");
+      CHECK((lost.key.find("params") == std::string::npos || lost.reason.find("filled in") != std::string::npos));
+    }
+  }
+  for (const Reading& one :
+       read_public({"j.sbatch", "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --exclusive=user\nsrun python t.py\n", {}}))
+    CHECK(one.complaints.empty());
+}
+
+TEST_CASE("public files: a job has what its scheduler sets, and a launcher is found by name") {
+  const std::string pbs = "#!/bin/bash\n#PBS -l select=2:ngpus=4\n", slurm = "#!/bin/bash\n#SBATCH --nodes=4\n";
+  const std::string count = "if [[ -z \"${PBS_NODEFILE}\" ]]; then\n  n=1\nelse\n  n=$(wc -l < $PBS_NODEFILE)\nfi\n";
+  check_fields(
+      {{"j.pbs", pbs + count + "mpiexec -n $((n * 4)) python t.py --lr 1\n", {{"hardware.nodes", "2"}, {"hardware.total_gpus", ""}}},
+       {"j.pbs",
+        pbs + "mpiexec -n 2 --ppn 1 torchrun --nnodes=2 --nproc-per-node=4 t.py\n",
+        {{"hardware.nodes", "2"}, {"hardware.gpus_per_node", "4"}}},
+       {"j.pbs", "#!/bin/bash\n#PBS -l select=2\nmpiexec -n 8 --ppn 4 python t.py --lr 1\n", {{"hardware.gpus_per_node", "4"}}},
+       {"r.sh", count + "torchrun --nnodes=$n --nproc_per_node=4 t.py\n", {{"hardware.nodes", "1"}}},
+       {"j.sbatch", slurm + "N=${SLURM_NNODES:-1}\nsrun torchrun --nnodes=$N --nproc_per_node=8 t.py\n", {{"hardware.nodes", "4"}}},
+       {"r.sh", "python $(which torchrun) --nproc_per_node=4 --nnodes=1 t.py\n", {{"hardware.gpus_per_node", "4"}}},
+       {"r.sh", "$(command -v torchrun) --nproc_per_node=4 --nnodes=1 t.py\n", {{"hardware.gpus_per_node", "4"}}}});
+}

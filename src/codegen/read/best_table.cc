@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/names.h"
 #include "codegen/read/key_reading.h"
 #include "codegen/read/known_keys.h"
 #include "codegen/read/match.h"
@@ -118,6 +119,15 @@ Reading as_own_script(Reading reading, const std::string& program) {
   });
   // "--batch_size" is of a process in one script and of all of them in the next.
   lose_if("micro_batch", [](const auto& one) { return is_same_key(one.key, "batch_size"); });
+  // AdamW by its plain name, whatever another tool calls its own.
+  const auto plain = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    return (is_same_key(one.key, "optimizer") || is_same_key(one.key, "optim")) && same_name(one.text, "adamw");
+  });
+  if (plain != reading.lost.end()) {
+    ReadField field{Json("adamw"), plain->key, plain->at};
+    reading.fields.try_emplace("train.optimizer", std::move(field));
+    reading.lost.erase(plain);
+  }
   reading.contradictions.clear();
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {

@@ -67,7 +67,9 @@ bool RunLines::is_run(const ScriptPart& part, const LaunchLine& line) const {
 bool has_ray(const ShellScript& script) {
   return std::any_of(script.commands.begin(), script.commands.end(), [](const ShellCommand& command) {
     for (size_t i = 0; i + 1 < command.words.size(); ++i) {
-      if (command.words[i].text == "ray" && command.words[i + 1].text == "start") return true;
+      const std::string& word = command.words[i].text;
+      const bool is_ray = word == "ray" || word.ends_with("/ray");
+      if (is_ray && (command.words[i + 1].text == "start" || command.words[i + 1].text == "job")) return true;
     }
     return false;
   });

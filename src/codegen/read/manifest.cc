@@ -157,6 +157,18 @@ std::string gpus_of(const Value& accelerators) {
   return is_one ? counts[0] : "";
 }
 
+// What they are called where they are of one kind. SkyPilot's A100 has 40 GB (its catalog has A100-80GB beside it).
+std::string gpu_of(const Value& accelerators) {
+  const auto before_colon = [](const std::string& name) { return name.substr(0, name.find(':')); };
+  std::vector<std::string> names;
+  if (accelerators.kind == Value::Kind::kScalar) names.push_back(before_colon(accelerators.text));
+  for (const Value& one : accelerators.items) names.push_back(gpu_of(one));
+  for (const auto& entry : accelerators.entries) names.push_back(before_colon(entry.first));
+  const bool is_one = !names.empty() && std::count(names.begin(), names.end(), names[0]) == static_cast<long>(names.size());
+  if (!is_one) return "";
+  return names[0] == "A100" ? "A100-40GB" : names[0];
+}
+
 }  // namespace
 
 void each_map(const Value& value, const std::function<void(const Value&)>& see) {
@@ -170,9 +182,11 @@ void each_map(const Value& value, const std::function<void(const Value&)>& see) 
 std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
   ManifestReader reader;
   reader.scalar("nodes", document.root, "num_nodes");
-  if (const TreeNode accelerators = node(document.root, "resources.accelerators"))
-    if (const std::string gpus = gpus_of(*accelerators.value); !gpus.empty())
-      reader.add("gpus_per_node", gpus, accelerators.value->location);
+  if (const TreeNode accelerators = node(document.root, "resources.accelerators")) {
+    const std::string gpus = gpus_of(*accelerators.value), name = gpu_of(*accelerators.value);
+    if (!gpus.empty()) reader.add("gpus_per_node", gpus, accelerators.value->location);
+    if (!name.empty()) reader.add("gpu", name, accelerators.value->location);
+  }
   for (const Value::Entry& one : document.root.entries) {
     const bool is_read = one.first == "num_nodes" || one.first == "run" || one.first == "setup";
     if (!is_read) reader.add(one.first, one.second.kind == Value::Kind::kScalar ? one.second.text : "a section", one.second.location);

@@ -98,6 +98,10 @@ class ScriptReader {
       if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
     }
     gpus_of_step_ = gpus_of_step;
+    if (const foreign::Directive* gpus = script.directive("gpus-per-node"); gpus != nullptr && gpus_of_step == 0) {
+      const std::string count = gpus->value.substr(gpus->value.rfind(':') + 1);
+      if (foreign::number(count)) gpus_of_job_ = count;
+    }
     has_directives_ = !keys.empty();
     if (!keys.empty()) keys_of(kDirectives, std::move(keys));
   }
@@ -116,7 +120,7 @@ class ScriptReader {
       // What summarises on one node beside what runs on all of them.
       const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
-      for (const LaunchStage& stage : line.stages) read_stage(stage, is_under_ray);
+      for (const LaunchStage& stage : line.stages) read_stage(stage, line, is_under_ray);
     }
   }
   void keys_of(const std::string& table, std::vector<FoundKey> keys) {
@@ -146,7 +150,10 @@ class ScriptReader {
   }
 
  private:
-  FoundKey found(const std::string& key, const std::string& value, bool has_value, const foreign::TextSpan& span) const {
+  FoundKey found(const std::string& key, const std::string& given, bool has_value, const foreign::TextSpan& span) const {
+    const std::string& value = !gpus_of_job_.empty() && (given == "$SLURM_GPUS_PER_NODE" || given == "${SLURM_GPUS_PER_NODE}")
+                                   ? gpus_of_job_  // what SLURM sets it to
+                                   : given;
     FoundKey one;
     one.key = key;
     one.text = has_value ? value : "true";
@@ -187,6 +194,15 @@ class ScriptReader {
       if (is_name) keys.push_back(found(key, word.text.substr(equals + 1), true, word.span));
     }
     return keys;
+  }
+
+  // mpiexec -n 2 --ppn 1 torchrun: it starts launchers, one for each node.
+  static void count_launchers(const LaunchLine& line, std::vector<FoundKey>& keys) {
+    if (line.find(LaunchProgram::kTorchrun) == nullptr && line.find(LaunchProgram::kAccelerate) == nullptr) return;
+    std::erase_if(keys, [](const FoundKey& one) {
+      return one.key == "n" || one.key == "np" || one.key == "c" || one.key == "N" || one.key == "npernode" || one.key == "ppn" ||
+             one.key == "perhost";
+    });
   }
 
   // Where no #SBATCH line says them: GPUs by --gres, nodes as tasks over tasks of a node.
@@ -266,7 +282,28 @@ class ScriptReader {
     diagnostics_.push_back(std::move(said));
   }
 
-  void read_stage(const LaunchStage& stage, bool is_under_ray) {
+  // deepspeed --module openrlhf.cli.train_sft --zero_stage 3: the launcher says what the names alone leave open.
+  void name_backend(const LaunchStage& stage, const LaunchLine& line, std::vector<FoundKey>& keys) const {
+    const bool is_open = stage.has("zero_stage") && !stage.has("backend") && stage.name.find("openrlhf") != std::string::npos;
+    if (!is_open || line.find(LaunchProgram::kDeepspeed) == nullptr) return;
+    keys.push_back(found("backend", "deepspeed", true, stage.span));
+    keys.back().is_assumed = true;
+  }
+
+  // What scripts of one's own under the deepspeed launcher have in common: deepspeed.add_config_arguments, and a stage beside it.
+  void engine(const std::vector<FoundKey>& keys, Reading& script) {
+    std::vector<FoundKey> own;
+    for (const FoundKey& one : keys) {
+      if ((one.key == "deepspeed" && one.stands_alone) || (one.key == "zero_stage" && one.unknown.empty())) own.push_back(one);
+    }
+    if (std::none_of(own.begin(), own.end(), [](const FoundKey& one) { return one.key == "deepspeed"; })) return;
+    std::erase_if(script.lost, [&own](const LostKey& lost) {
+      return std::any_of(own.begin(), own.end(), [&lost](const FoundKey& one) { return one.key == lost.key; });
+    });
+    keys_of("launchers/deepspeed.yaml", std::move(own));
+  }
+
+  void read_stage(const LaunchStage& stage, const LaunchLine& line, bool is_under_ray) {
     if (stage.program == LaunchProgram::kScript) {
       if (const std::vector<FoundKey> overrides = overrides_of(stage); !overrides.empty())
         add(reading_of_overrides(templates_, stage.name, overrides, file_));
@@ -280,9 +317,11 @@ class ScriptReader {
         per_task->text = std::to_string(gpus_of_step_);
       }
     }
+    if (stage.program == LaunchProgram::kMpirun) count_launchers(line, keys);
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
+    name_backend(stage, line, keys);
     Result<Reading> best = reading_of_program(templates_, stage.name, keys, file_);
     const bool is_read = !best.ok() || !best->tool.empty();
     // What a file beside the flags leaves to its tool's defaults is not known here.
@@ -290,6 +329,7 @@ class ScriptReader {
       std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
     if (best.ok() && is_read) add_program(stage, *best);
     if (best.ok() && is_read) mark_rollouts(stage, keys, *best);
+    if (best.ok() && best->table.empty() && line.find(LaunchProgram::kDeepspeed) != nullptr) engine(keys, *best);
     add(is_read ? std::move(best) : unread(keys, file_, stage.name));
   }
 
@@ -298,6 +338,7 @@ class ScriptReader {
   SourceText source_;
   RunLines runs_;
   bool has_directives_ = false;  // of SLURM
+  std::string gpus_of_job_;      // of a node, by --gpus-per-node
   long long gpus_of_step_ = 0;   // GPUs of a node, where the steps that train take others than the job has
   std::vector<Reading> readings_;
   Diagnostics diagnostics_;

@@ -80,6 +80,7 @@ class ConditionReader {
       const char how = words_[at_ - 2].text[1];
       if (how == 'v') return variables_.find(words_[at_ - 1].text) != nullptr ? Truth(true) : std::nullopt;
       const auto text = known(words_[at_ - 1]);
+      if (!text && (how == 'n' || how == 'z') && is_of_job(words_[at_ - 1])) return how == 'n';
       return text && (how == 'n' || how == 'z') ? Truth(text->empty() == (how == 'z')) : std::nullopt;
     }
     if (left == 0) return std::nullopt;
@@ -93,6 +94,19 @@ class ConditionReader {
       if (word == one) return true;
     }
     return false;
+  }
+
+  // "$PBS_NODEFILE", "${PBS_NODEFILE:-}" of a job.
+  bool is_of_job(const ShellWord& word) const {
+    if (word.parts.size() != 1) return false;
+    std::string_view name = word.parts[0].text;
+    if (name.size() < 2 || name[0] != '$') return false;
+    name.remove_prefix(name[1] == '{' ? 2 : 1);
+    size_t end = 0;
+    while (end < name.size() && is_name_char(name[end])) ++end;
+    const std::string_view rest = name.substr(end);
+    return (rest.empty() || rest == "}" || rest == ":-}" || rest == "-}" || rest == "+x}") &&
+           variables_.is_set_by_job(name.substr(0, end));
   }
 
   std::optional<std::string> known(const ShellWord& word) {

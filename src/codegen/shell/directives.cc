@@ -27,6 +27,7 @@ void name_slurm(Directive& d, const std::string& word) {
     if (known != kSlurmLetters.end()) d.name = known->second;
   }
   std::replace(d.name.begin(), d.name.end(), '_', '-');
+  if (d.name == "tasks-per-node") d.name = "ntasks-per-node";  // SLURM takes both
 }
 
 }  // namespace

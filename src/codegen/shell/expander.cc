@@ -13,8 +13,7 @@
 namespace distsetup::foreign {
 namespace {
 
-constexpr size_t kMaxSpent = 20'000'000, kWordBytes = 200;
-constexpr int kMaxDefaultDepth = 20;  // ${A:-${B:-…}}
+constexpr size_t kMaxSpent = 20'000'000, kWordBytes = 200, kMaxDefaultDepth = 20;  // ${A:-${B:-…}}
 
 // Something in it is not put in.
 bool is_open(std::string_view text) {
@@ -88,7 +87,11 @@ bool ShellExpander::spend(size_t bytes) {
 
 ExpandedText ShellExpander::value_text(std::string_view name) const {
   const ShellValue* value = find(name);
-  if (value == nullptr || !value->is_known) return {"", false, false};
+  if (value == nullptr) return {"", false, false};
+  if (!value->is_known) {  // N=${SLURM_NNODES:-1} stands for $SLURM_NNODES
+    const bool is_name = value->text.size() > 1 && value->text[0] == '$' && set_by_job_.count(value->text.substr(1)) > 0;
+    return {is_name ? value->text : "", false, false};
+  }
   if (value->is_array) {
     if (value->words.empty()) return {"", true, value->is_certain};
     return {value->words[0].text, !is_open(value->words[0].text), value->is_certain};
@@ -115,6 +118,7 @@ ExpandedText ShellExpander::with_default(std::string_view name, std::string_view
     return value.is_known ? expand_text(other, is_quoted) : ExpandedText{"", false, false};
   }
   if (set_here != nullptr && !(is_empty && has_colon)) return value;
+  if (is_set_by_job(name)) return {"$" + std::string(name), false, false};
   if (how == '?') return {"", false, false};
   ExpandedText out = expand_text(other, is_quoted);
   if (how == '=' && out.is_known) set_text(name, out.text);
@@ -166,6 +170,12 @@ ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quote
 ExpandedText ShellExpander::expand_command(std::string_view inside) {
   if (const auto known = outer_.find(inside); known != outer_.end()) return {known->second, true, true};
   const size_t first = inside.find_first_not_of(" \t\n");
+  for (const std::string_view how : {"which ", "command -v ", "type -p "}) {  // the program, wherever it stands
+    if (first == std::string_view::npos || inside.substr(first, how.size()) != how) continue;
+    const std::string_view name = inside.substr(first + how.size());
+    const bool is_word = std::all_of(name.begin(), name.end(), [](char c) { return is_name_char(c) || c == '-' || c == '.'; });
+    return {std::string(is_word ? name : ""), is_word && !name.empty(), is_word};
+  }
   if (first == std::string_view::npos || inside.substr(first, 3) != "cat" || inside.find("<<") == std::string_view::npos)
     return {"", false, false};
   const ShellScript script = parse_shell(inside, {0, inside.size()});
@@ -216,8 +226,10 @@ ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
       end = i + 2;  // $1, $@, $?
       value.is_known = false;
     }
-    value.is_known = value.is_known && (end == i + 1 || spend(value.text.size()));
-    out.text += value.is_known ? value.text : std::string(text.substr(i, end - i));
+    const bool is_spent = value.is_known && end != i + 1 && !spend(value.text.size());
+    value.is_known = value.is_known && !is_spent;
+    const bool has_name = !value.is_known && !is_spent && value.text.size() > 1;
+    out.text += value.is_known || has_name ? value.text : std::string(text.substr(i, end - i));
     out.is_known = out.is_known && value.is_known;
     out.is_certain = out.is_certain && value.is_certain;
     i = end;
@@ -256,17 +268,6 @@ std::optional<std::pair<std::string_view, std::string_view>> single_reference(st
   if (end == 0 || !is_name_start(inside[0])) return std::nullopt;
   if (text[1] != '{' && end != inside.size()) return std::nullopt;
   return std::pair(inside.substr(0, end), inside.substr(end));
-}
-
-// Where "<path to data>" ends, a text that somebody is to replace; `at` where there is none. "<in >out" is no such text.
-size_t end_of_placeholder(std::string_view text, size_t at, size_t end) {
-  constexpr size_t kMost = 80;
-  if (at + 2 >= end || text[at] != '<' || !is_name_start(text[at + 1])) return at;
-  for (size_t i = at + 1; i < end && i < at + kMost; ++i) {
-    if (text[i] == '>') return text[i - 1] == ' ' || text[i - 1] == '-' ? at : i + 1;
-    if (!is_name_char(text[i]) && std::string_view(" ./:-").find(text[i]) == std::string_view::npos) return at;
-  }
-  return at;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,7 +14,7 @@ namespace distsetup::foreign {
 
 // A text with known variables put in; what is not known stays as it is written.
 struct ExpandedText {
-  std::string text;
+  std::string text;  // of a variable that is not known the name behind it, if there is one
   bool is_known = true, is_certain = true;
 };
 
@@ -21,8 +22,11 @@ class ShellExpander : public ShellVariables {
  public:
   // `script`: its whole text, which the places of words are in. `of_job`: what the scheduler will set, known to sums only: elsewhere
   // the name says more than the number.
-  explicit ShellExpander(std::string_view script, std::map<std::string, std::string, std::less<>> of_job = {})
-      : script_(script), of_job_(std::move(of_job)) {}
+  // `set_by_job`: names that have a value in the job, whatever it is: their defaults count for nothing.
+  explicit ShellExpander(std::string_view script, std::map<std::string, std::string, std::less<>> of_job = {},
+                         std::set<std::string, std::less<>> set_by_job = {})
+      : script_(script), of_job_(std::move(of_job)), set_by_job_(std::move(set_by_job)) {}
+  bool is_set_by_job(std::string_view name) const { return find(name) == nullptr && set_by_job_.count(name) > 0; }
 
   void set_text(std::string_view name, std::string text);
   void set_outer(const OuterVariable& one);  // also what $(NAME) stands for, which is put in before a shell starts
@@ -48,8 +52,9 @@ class ShellExpander : public ShellVariables {
 
   std::string_view script_;
   std::map<std::string, std::string, std::less<>> of_job_, outer_;
+  std::set<std::string, std::less<>> set_by_job_;
   size_t spent_ = 0;  // bytes of values that were put in somewhere
-  int depth_ = 0;
+  size_t depth_ = 0;
 };
 
 }  // namespace distsetup::foreign

@@ -28,9 +28,26 @@ std::map<std::string, std::string, std::less<>> job_variables(const ShellScript&
   return out;
 }
 
+// What every job of the script's scheduler has, and what its own lines make it have.
+std::set<std::string, std::less<>> set_by_job(const ShellScript& script) {
+  std::set<std::string, std::less<>> out;
+  if (!script.pbs.empty()) out.insert({"PBS_NODEFILE", "PBS_JOBID", "PBS_O_WORKDIR"});
+  if (!script.lsf.empty()) out.insert({"LSB_JOBID", "LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE"});
+  if (script.directives.empty()) return out;
+  out.insert({"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES",
+              "SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_SUBMIT_DIR"});
+  for (const auto& [option, name] :
+       {std::pair("gres", "SLURM_GPUS_ON_NODE"), std::pair("gpus-per-node", "SLURM_GPUS_ON_NODE"),
+        std::pair("gpus-per-node", "SLURM_GPUS_PER_NODE"), std::pair("ntasks", "SLURM_NTASKS"),
+        std::pair("ntasks-per-node", "SLURM_NTASKS_PER_NODE"), std::pair("cpus-per-task", "SLURM_CPUS_PER_TASK")}) {
+    if (script.directive(option) != nullptr) out.insert(name);
+  }
+  return out;
+}
+
 class Walker {
  public:
-  explicit Walker(ShellScript& script) : script_(script), variables_(script.text, job_variables(script)) {
+  explicit Walker(ShellScript& script) : script_(script), variables_(script.text, job_variables(script), set_by_job(script)) {
     for (const OuterVariable& one : script.outer) variables_.set_outer(one);
   }
 
@@ -187,7 +204,24 @@ class Walker {
         return;
       }
     }
+    std::set<std::string> outer;
+    outer.swap(grown_);
+    ++num_loops_;
     maybe([&] { walk_all(node); });
+    --num_loops_;
+    for (const std::string& name : grown_) forget(name);
+    if (num_loops_ > 0) outer.insert(grown_.begin(), grown_.end());
+    grown_ = std::move(outer);
+  }
+  // How often a loop runs is not known: of a list that grows in it only the options that are seen once count, of a sum nothing.
+  void forget(const std::string& name) {
+    const ShellValue* now = variables_.find(name);
+    if (now == nullptr) return;
+    ShellValue value = *now;
+    value.is_known = value.is_certain = false;
+    const auto is_option = [](const ShellWord& word) { return word.text.size() > 1 && word.text[0] == '-'; };
+    if (std::none_of(value.words.begin(), value.words.end(), is_option)) value.words.clear();
+    variables_.set(name, std::move(value));
   }
   void walk_all(const ShellNode& node) {
     for (const ShellNode& child : node.children) walk_children(child);
@@ -198,7 +232,10 @@ class Walker {
     one.expanded = variables_.expand_words(one.words);
     const bool is_of_shell = one.words.empty() || is_declaration(one.words[0].text);
     if (is_of_shell) {
-      for (ShellAssignment& assignment : one.assignments) variables_.assign(assignment);
+      for (ShellAssignment& assignment : one.assignments) {
+        variables_.assign(assignment);
+        if (num_loops_ > 0 && (assignment.appends || names_itself(assignment))) grown_.insert(assignment.name);
+      }
     } else {
       apart([&] {
         for (ShellAssignment& assignment : one.assignments) variables_.assign(assignment);
@@ -214,6 +251,17 @@ class Walker {
     find_file(one);
     call(one);
     return truth;
+  }
+
+  // TOTAL="$TOTAL,$one"
+  static bool names_itself(const ShellAssignment& one) {
+    for (const std::string& how : {"$" + one.name, "${" + one.name}) {
+      for (size_t at = one.value.text.find(how); at != std::string::npos; at = one.value.text.find(how, at + 1)) {
+        const size_t end = at + how.size();
+        if (end >= one.value.text.size() || !is_name_char(one.value.text[end])) return true;
+      }
+    }
+    return false;
   }
 
   // read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its words.
@@ -262,7 +310,9 @@ class Walker {
       size_t end = 0;
       const size_t begin = std::min(text.find_first_not_of(" +-"), text.size());
       for (end = begin; end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_');) ++end;
-      if (end > begin) variables_.set_unknown(text.substr(begin, end - begin));
+      if (end <= begin) continue;
+      variables_.set_unknown(text.substr(begin, end - begin));
+      if (num_loops_ > 0) grown_.insert(text.substr(begin, end - begin));
     }
   }
 
@@ -303,6 +353,8 @@ class Walker {
   std::vector<const ShellNode*> functions_in_order_;
   std::set<const ShellNode*> walked_;
   int num_calls_ = 0;
+  int num_loops_ = 0;            // around this place
+  std::set<std::string> grown_;  // what the loop around this place adds to
 };
 
 }  // namespace

@@ -175,6 +175,15 @@ class LineReader {
       ++at_;
       return LaunchProgram::kAccelerate;
     }
+    if (base == "tune" && at_ + 2 < words_.size() && words_[at_ + 1].text == "run") {
+      // torchtune's own launcher takes torchrun's options; without one the recipe is a program like another (torchtune/_cli/run.py).
+      if (is_option(words_[at_ + 2].text)) {
+        ++at_;
+        return LaunchProgram::kTorchrun;
+      }
+      at_ += 2;
+      return LaunchProgram::kScript;
+    }
     if (base.rfind("python", 0) == 0) return python();
     // Of a Python whose path is a variable; a debugger's own options stand behind the module.
     const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m" && !(at_ > 1 && base_name(words_[at_ - 2].text) == "debugpy-run");
@@ -204,6 +213,8 @@ class LineReader {
     }
     if (i >= words_.size() || words_[i].text == "-" || is_operator(words_[i])) return LaunchProgram::kOther;
     at_ = i;
+    if (base_name(words_[i].text) == "torchrun") return LaunchProgram::kTorchrun;  // python $(which torchrun)
+    if (base_name(words_[i].text) == "deepspeed") return LaunchProgram::kDeepspeed;
     return LaunchProgram::kScript;
   }
 
@@ -213,7 +224,11 @@ class LineReader {
     out.name = words_[at_].text;
     out.span = words_[at_].span;
     out.command = command_;
-    if (program == LaunchProgram::kAccelerate && at_ > 0 && out.name == "launch") out.span.begin = words_[at_ - 1].span.begin;
+    const bool is_of_two =
+        (program == LaunchProgram::kAccelerate && out.name == "launch") ||
+        (program == LaunchProgram::kTorchrun && out.name == "run" && at_ > 0 && words_[at_ - 1].text.ends_with("tune"));
+    if (is_of_two && at_ > 0) out.span.begin = words_[at_ - 1].span.begin;
+    if (is_of_two && program == LaunchProgram::kTorchrun) out.name = "tune run";
     ++at_;
     const SwitchNames* switches = switches_of(program);
     for (; at_ < words_.size(); ++at_) {
@@ -260,6 +275,7 @@ class LineReader {
   LaunchOption option(const ShellWord& word, const SwitchNames* switches, LaunchProgram program) {
     LaunchOption out;
     out.name = option_name(word.text);
+    if (program == LaunchProgram::kSrun && out.name == "tasks_per_node") out.name = "ntasks_per_node";
     out.spelled = word.text.substr(0, word.text.find('='));
     out.span = word.span;
     out.value_span = word.span;
@@ -339,8 +355,8 @@ bool is_other_task(const LaunchStage& script) {
     if (base != one.program || script.positionals.empty()) continue;
     return (" " + std::string(one.training) + " ").find(" " + script.positionals[0].text + " ") == std::string::npos;
   }
-  for (const std::string_view word :
-       {"vllm", "sglang", "serve", "http.server", "pip", "venv", "collect_env", "preprocess", "download", "convert", "merge"}) {
+  for (const std::string_view word : {"vllm", "sglang", "serve", "http.server", "pip", "venv", "collect_env", "preprocess", "download",
+                                      "convert", "merge", "eleuther_eval", "quantize"}) {
     if (base.find(word) != std::string::npos) return true;
   }
   return false;

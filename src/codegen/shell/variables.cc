@@ -107,7 +107,9 @@ Words agreed_words(const Words& a, const Words& b, std::string_view name) {
   size_t same = 0;
   while (same < most && a[same].text == b[same].text) ++same;
   const auto is_value = [&same](const Words& words) { return same < words.size() && !is_option(words[same]); };
-  if (same > 0 && is_option(a[same - 1]) && (is_value(a) || is_value(b))) --same;  // "--lr 1" and "--lr 2"
+  // "--lr 1" and "--lr 2"; "--lr=1" has its value
+  const bool may_take = same > 0 && is_option(a[same - 1]) && a[same - 1].text.find('=') == std::string::npos;
+  if (may_take && (is_value(a) || is_value(b))) --same;
   Words out(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(same));
   const std::vector<Words> of_a = options_of(a, same), of_b = options_of(b, same);
   if (is_value(a) || is_value(b) || of_a.size() > kMostOptions || of_b.size() > kMostOptions) return out;

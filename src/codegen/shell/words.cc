@@ -248,4 +248,14 @@ std::string without_escapes(std::string_view text) {
   return out;
 }
 
+size_t end_of_placeholder(std::string_view text, size_t at, size_t end) {
+  constexpr size_t kMost = 80;
+  if (at + 2 >= end || text[at] != '<' || !is_name_start(text[at + 1])) return at;
+  for (size_t i = at + 1; i < end && i < at + kMost; ++i) {
+    if (text[i] == '>') return text[i - 1] == ' ' || text[i - 1] == '-' ? at : i + 1;
+    if (!is_name_char(text[i]) && std::string_view(" ./:-").find(text[i]) == std::string_view::npos) return at;
+  }
+  return at;
+}
+
 }  // namespace distsetup::foreign

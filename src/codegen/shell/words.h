@@ -40,4 +40,7 @@ WordRead read_word(std::string_view text, TextSpan rest);
 // The text as a running command sees it: "\$" is "$".
 std::string without_escapes(std::string_view text);
 
+// Where "<path to data>" ends, a text that somebody is to replace; `at` where there is none. "<in >out" is no such text.
+size_t end_of_placeholder(std::string_view text, size_t at, size_t end);
+
 }  // namespace distsetup::foreign
