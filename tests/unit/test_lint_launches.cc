@@ -157,3 +157,110 @@ TEST_CASE("lint launches: keys of accelerate's in the Trainer's fsdp_config", "[
          {"FSDP024", "t.yaml", head + "{version: 1, sharding_strategy: SHARD_GRAD_OP}\n",
           head + "{version: 1, reshard_after_forward: shard_grad_op}\n"}});
 }
+
+TEST_CASE("lint launches: a rank that is the same for all, and ranks that meet as they arrive", "[lint]") {
+  const std::string two = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n", one = "#!/bin/bash\n#SBATCH --nodes=1\n";
+  const std::string start = "srun bash -c \"torchrun --nnodes 2 --nproc_per_node 8 --node_rank $SLURM_PROCID ";
+  const auto severity = [](const std::string& text) {
+    for (const LintFinding& each : lint_files({{"j.sbatch", text}}, {}).findings)
+      if (each.diagnostic.code == "SL003") return static_cast<int>(each.diagnostic.severity);
+    return -1;
+  };
+  const int is_error = static_cast<int>(Severity::kError), is_note = static_cast<int>(Severity::kNote);
+  CHECK(severity(two + start + "--master_addr n0 t.py\"\n") == is_error);
+  CHECK(severity(two + start + "--rdzv-backend etcd-v2 --rdzv-endpoint e:2379 t.py\"\n") == is_note);
+  CHECK(severity(one + "#SBATCH --ntasks-per-node=1\n" + start + "--master_addr n0 t.py\"\n") == -1);
+  const std::string run = "torchrun --nnodes=2 --nproc_per_node=8 --master_addr=10.0.0.1 ";
+  check({{"TR014", "r.sh", run + "--node_rank=0 t.py\n", run + "--node_rank=$1 t.py\n"},
+         {"TR014", "r.sh", run + "--node_rank=1 t.py\n", "NODE_RANK=${NODE_RANK:-0}\n" + run + "--node_rank=$NODE_RANK t.py\n"},
+         {"TR014", "r.sh", run + "--node_rank=0 t.py\n", run + "--node_rank=0 t.py &\n" + run + "--node_rank=1 t.py\n"},
+         {"TR014", "r.sh", run + "--node_rank=0 t.py\n", "torchrun --nnodes=1 --nproc_per_node=8 --node_rank=0 t.py\n"}});
+}
+
+TEST_CASE("lint launches: tune run is torchrun where it has its options", "[lint]") {
+  const std::string two = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n";
+  const std::string recipe = "full_finetune_distributed --config c.yaml lr=1e-5\n";
+  check({{"TR004", "r.sh", "tune run --nproc_per_node 8 " + recipe, "tune run full_finetune_single_device --config c.yaml\n"},
+         {"SL025", "j.sbatch", two + "tune run --nnodes 2 --nproc_per_node 8 " + recipe,
+          two + "srun tune run --nnodes 2 --nproc_per_node 8 " + recipe},
+         {"TR011", "r.sh", "tune run --nproc_per_nod 8 --nnodez 2 " + recipe, "tune run --nproc-per-node 8 " + recipe},
+         {"TR013", "r.sh", "CUDA_VISIBLE_DEVICES=0,1 tune run --nproc_per_node 4 " + recipe,
+          "CUDA_VISIBLE_DEVICES=0,1 tune download m --output-dir o\n"}});
+}
+
+TEST_CASE("lint launches: accelerate's processes against the machines that a file has", "[lint]") {
+  const std::string two = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n";
+  const std::string start = "srun bash -c 'accelerate launch --num_machines 2 --machine_rank $SLURM_NODEID --main_process_ip n0 ";
+  const auto pods = [](const std::string& processes) {
+    return batch_job("parallelism: 2, ", "[accelerate, launch, --num_machines, \"2\", --num_processes, \"" + processes + "\", t.py]");
+  };
+  check({{"ACC018", "j.sbatch", two + start + "--num_processes 16 t.py'\n", two + start + "--num_processes 8 t.py'\n"},
+         {"ACC018", "k.yaml", pods("64"), pods("2")},
+         {"ACC018", "j.sbatch", two + start + "--num_processes 16 t.py'\n", two + start + "--num_processes $WORLD_SIZE t.py'\n"}});
+}
+
+TEST_CASE("lint launches: one program on the first of several nodes", "[lint]") {
+  const std::string two = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n";
+  check({{"SL026", "j.sbatch", two + "python train.py --num_nodes 2\n", two + "srun python train.py --num_nodes 2\n"},
+         {"SL026", "j.sbatch", two + "python -u train.py\n", two + "ray start --head\npython -u train.py\n"},
+         {"SL026", "j.sbatch", two + "python train.py\n",
+          "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gpus-per-node=4\npython train.py\n"}});
+}
+
+TEST_CASE("lint launches: names of nodes that quotes keep together", "[lint]") {
+  const std::string two = "#!/bin/bash\n#SBATCH --nodes=2\nnames=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\")\n";
+  const std::string use = "srun -w \"${all[1]}\" hostname\n";
+  check({{"SL039", "j.sbatch", two + "all=(\"$names\")\n" + use, two + "all=($names)\n" + use},
+         {"SL039", "j.sbatch", two + "all=(\"$names\")\n" + use, two + "all=(\"$names\")\necho \"${all[@]}\"\n"},
+         {"SL039", "j.sbatch", two + "all=(\"$(scontrol show hostnames)\")\n" + use,
+          two + "all=(\"$(scontrol show hostnames | head -n 1)\")\n" + use}});
+}
+
+TEST_CASE("lint launches: variables that nobody reads", "[lint]") {
+  const std::string run = "python t.py\n";
+  check({{"ENV009", "r.sh", "CUDA_VISIBLE_DEVICE=0 " + run, "CUDA_VISIBLE_DEVICES=0 " + run},
+         {"ENV009", "r.sh", "export OMP_NUM_THREAD=8\n" + run,
+          "export OMP_NUM_THREAD=8\nexport OMP_NUM_THREADS=$OMP_NUM_THREAD\n" + run},
+         {"ENV009", "r.sh", "export PYTORCH_ALLOC_CON=a:b\n" + run, "export HIP_VISIBLE_DEVICES=0 ROCR_VISIBLE_DEVICES=0\n" + run},
+         {"ENV002", "r.sh", "export NCCL_IB_DISABLE=1\n" + run, "export FI_PROVIDER=\"efa\"\nexport NCCL_IB_DISABLE=1\n" + run},
+         {"ENV004", "r.sh", "export NCCL_SHIMNETS=1\n" + run, "export NCCL_SHIMNET_GUEST_CONFIG=1\n" + run}});
+  const auto severity = [](const std::string& text) {
+    for (const LintFinding& one : lint_files({{"r.sh", text}}, {}).findings)
+      if (one.diagnostic.code == "ENV004") return static_cast<int>(one.diagnostic.severity);
+    return -1;
+  };
+  CHECK(severity("export NCCL_OTHER_THING=1\npython t.py\n") == static_cast<int>(Severity::kWarning));
+  CHECK(severity("export NCCL_FASTRAK_IFNAME=eth0 NCCL_OTHER_THING=1\npython t.py\n") == static_cast<int>(Severity::kNote));
+}
+
+TEST_CASE("lint launches: what Kubernetes puts in by itself", "[lint]") {
+  const auto pod = [](const std::string& command) {
+    return "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, command: " + command + "}]}\n";
+  };
+  check(
+      {{"K8S012", "k.yaml", pod("[torchrun, \"--nnodes=$NNODES\", t.py]"), pod("[torchrun, \"--nnodes=$(NNODES)\", t.py]")},
+       {"K8S012", "k.yaml", pod("[python, t.py, \"${LR}\"]"), pod("[bash, -c, \"python t.py ${LR}\"]")},
+       {"K8S012", "k.yaml", pod("[python, t.py, --lr=$LR]"), pod("[python, t.py, --cost=$$5, --name=a$, \"--lr=${trial.lr}\"]")},
+       {"K8S005", "k.yaml", batch_job("parallelism: 2, ", "[sleep, inf]"),
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {parallelism: 2, template: {spec: {containers: [{name: c, image: "
+        "busybox, command: [sleep, inf]}]}}}\n"}});
+}
+
+TEST_CASE("lint launches: defaults that differ by tool and release", "[lint]") {
+  const std::string trainer = "output_dir: o\nper_device_train_batch_size: 1\n";
+  check({{"HF004", "t.yaml", trainer + "gradient_checkpointing: true\n",
+          "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\ndataset: d\ngradient_checkpointing: true\n"},
+         {"FSDP008", "t.yaml", trainer + "fsdp: hybrid_shard auto_wrap\n",
+          trainer + "fsdp: hybrid_shard auto_wrap\nfsdp_config: {version: 1}\n"}});
+}
+
+TEST_CASE("lint launches: defaults of what the scheduler sets count for nothing", "[lint]") {
+  const std::string job = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n";
+  const auto start = [](const std::string& count) { return "N=" + count + "\nsrun torchrun --nnodes=$N --nproc_per_node=8 t.py\n"; };
+  check({{"TR009", "j.sbatch", job + start("1"), job + start("${SLURM_NNODES:-1}")},
+         {"TR009", "j.sbatch", job + start("${OTHER:-1}"), job + start("${SLURM_JOB_NUM_NODES:-${OTHER:-1}}")},
+         {"ENV002", "r.sh", "export NCCL_IB_DISABLE=1\npython t.py\n",
+          "export NCCL_IB_DISABLE=1 FI_CXI_RDZV_THRESHOLD=0\npython t.py\n"},
+         {"SH002", "r.sh", "torchrun --nproc_per_node=8 \\ # in all\n--master_addr=\"$HEAD\" t.py\n",
+          "torchrun --nproc_per_node=8 \\\n--master_addr=\"$HEAD\" t.py # in all\n"}});
+}

@@ -21,8 +21,13 @@ bool is_wrapper(std::string_view word) {
 }
 
 bool is_launcher(std::string_view word) {
-  static constexpr std::array<std::string_view, 6> kLaunchers = {
-      "torchrun", "deepspeed", "accelerate", "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"};
+  static constexpr std::array<std::string_view, 7> kLaunchers = {"torchrun",
+                                                                 "tune",
+                                                                 "deepspeed",
+                                                                 "accelerate",
+                                                                 "torch.distributed.run",
+                                                                 "torch.distributed.launch",
+                                                                 "accelerate.commands.launch"};
   return std::find(kLaunchers.begin(), kLaunchers.end(), base_of(word)) != kLaunchers.end();
 }
 
@@ -120,6 +125,25 @@ void sl_unset_address(const JobScript& in) {
   }
 }
 
+// python train.py in a job of several nodes that starts nothing on the others, unless the program does it by itself.
+void sl_one_program(const JobScript& in, int64_t nodes) {
+  for (const char* mark : {"srun", "ray start", "ray.init", "submitit", "dask", "mpirun", "mpiexec", "mpi4py", "hostfile", "HOSTFILE",
+                           "NODEFILE", "SLURM_ARRAY"}) {
+    if (in.d.text.find(mark) != std::string::npos) return;
+  }
+  for (const LaunchLine& line : in.part.lines) {
+    const ShellCommand& command = in.command(line);
+    const LaunchStage* script = line.stages.size() == 1 ? line.find(LaunchProgram::kScript) : nullptr;
+    const bool is_python = script != nullptr && !command.words.empty() && base_of(command.expanded[0].text).rfind("python", 0) == 0;
+    if (!is_python || command.depth > 0 || command.in_substitution || !starts_training_itself(line)) continue;
+    const bool counts_nodes = script->has("num_nodes") || script->has("nnodes") || script->has("nodes");
+    if (!counts_nodes && in.gpus < 1) continue;
+    in.report.add("SL026", in.d, script->span, fmt::format("'{}' runs on the first of {} nodes: the others idle", script->name, nodes),
+                  {"put srun in front, or ask for one node", "", {}, Severity::kWarning});
+    return;
+  }
+}
+
 }  // namespace
 
 bool reads_settings(const JobScript& in) {
@@ -167,6 +191,7 @@ void check_batch_launch(const JobScript& in, const std::vector<const LaunchLine*
   for (const LaunchLine& line : in.part.lines) {
     if (!line.stages.empty() && runs_on_first_node(in, line)) sl_first_node(in, line, nodes);
   }
+  if (sruns.empty()) sl_one_program(in, nodes);
 }
 
 std::optional<long long> option_count(std::string_view option, const std::string& value) {

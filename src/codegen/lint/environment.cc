@@ -77,10 +77,62 @@ const std::vector<std::string_view> kDebugSwitches = {"NCCL_IB_DISABLE",    "NCC
 
 bool is_plugin_name(std::string_view name) {
   for (const std::string_view head : {"NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_PLUGIN_", "NCCL_OFI_", "NCCL_UCX_", "NCCL_SHARP_",
-                                      "NCCL_GIN_", "NCCL_RMA_", "NCCL_IBEXT_"}) {
+                                      "NCCL_GIN_", "NCCL_RMA_", "NCCL_IBEXT_", "NCCL_SHIMNET_", "NCCL_TUNER_CONFIG_"}) {
     if (name.substr(0, head.size()) == head) return true;
   }
   return false;
+}
+
+// NCCL's own InfiniBand transport is for nothing where a plugin moves the bytes: EFA and Slingshot go through libfabric.
+bool has_other_transport(const Document& d) {
+  return std::any_of(d.environment.begin(), d.environment.end(), [](const EnvironmentSetting& one) {
+    const bool is_fabric = one.name == "FI_PROVIDER" && (one.value.rfind("efa", 0) == 0 || one.value == "cxi");
+    return is_fabric || one.name.rfind("FI_CXI_", 0) == 0 || one.name.rfind("FI_EFA_", 0) == 0 ||
+           (one.name == "NCCL_NET" && (lower(one.value) == "ofi" || lower(one.value).find("libfabric") != std::string::npos));
+  });
+}
+
+// Names that are long enough for one wrong letter to be a mistake, and of which nothing tells that they were not read.
+const std::vector<std::string> kCommonNames = {"CUDA_VISIBLE_DEVICES",    "HIP_VISIBLE_DEVICES",
+                                               "ROCR_VISIBLE_DEVICES",    "CUDA_DEVICE_MAX_CONNECTIONS",
+                                               "CUDA_DEVICE_ORDER",       "CUDA_LAUNCH_BLOCKING",
+                                               "OMP_NUM_THREADS",         "TOKENIZERS_PARALLELISM",
+                                               "GLOO_SOCKET_IFNAME",      "TORCH_DISTRIBUTED_DEBUG",
+                                               "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+                                               "PYTORCH_HIP_ALLOC_CONF",  "HF_DATASETS_OFFLINE",
+                                               "TRANSFORMERS_OFFLINE",    "HF_HUB_OFFLINE",
+                                               "SRUN_CPUS_PER_TASK",      "TORCH_NCCL_ASYNC_ERROR_HANDLING"};
+
+bool is_read_here(const Document& d, const std::string& name) {
+  return d.text.find("$" + name) != std::string::npos || d.text.find("${" + name) != std::string::npos ||
+         d.text.find("\"" + name + "\"]") != std::string::npos;
+}
+
+// One letter too few, too many, or another.
+bool is_one_off(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  if (b.size() - a.size() > 1 || a == b) return false;
+  const size_t same = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
+  return a.substr(std::min(same + (a.size() == b.size() ? 1 : 0), a.size())) == b.substr(same + 1);
+}
+
+void env_misspelt(const Document& d, const EnvironmentSetting& one, Findings& report) {
+  for (const std::string& name : kCommonNames) {
+    if (!is_one_off(one.name, name) || is_read_here(d, one.name)) continue;
+    if (std::find(kCommonNames.begin(), kCommonNames.end(), one.name) != kCommonNames.end()) return;
+    report.add("ENV009", d, one.name_span, fmt::format("nothing reads {}: it is silently ignored", one.name),
+               {fmt::format("did you mean {}", name), "", {{one.name_span.begin, one.name_span.end, name}}, {}});
+    return;
+  }
+}
+
+// Plugins of clouds read names of their own, and tune NCCL by names that it documents nowhere.
+bool has_plugin(const Document& d) {
+  return std::any_of(d.environment.begin(), d.environment.end(), [](const EnvironmentSetting& one) {
+    const auto begins = [&one](std::string_view head) { return one.name.rfind(head, 0) == 0; };
+    return begins("NCCL_FASTRAK_") || begins("NCCL_GPUDIRECTTCPX_") || begins("NCCL_SHIMNET_") || begins("NCCL_TUNER_") ||
+           one.name == "NCCL_NET_PLUGIN";
+  });
 }
 
 void env_names(const Document& d, const EnvironmentSetting& one, Findings& report) {
@@ -102,7 +154,8 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
   const bool is_off = one.value == "0" || one.value.empty() || one.value == "OFF";
   const bool is_debugging = std::find(kDebugSwitches.begin(), kDebugSwitches.end(), one.name) != kDebugSwitches.end() && !is_off;
   const bool is_verbose = one.name == "NCCL_DEBUG" && (same_name(one.value, "INFO") || same_name(one.value, "TRACE"));
-  if (is_debugging || is_verbose) {
+  const bool is_without_meaning = one.name == "NCCL_IB_DISABLE" && has_other_transport(d);
+  if ((is_debugging && !is_without_meaning) || is_verbose) {
     report.add("ENV002", d, one.span,
                fmt::format("{}={} is for debugging: {}", one.name, one.value,
                            is_verbose ? "it fills the log" : "slow or fragile in production"),
@@ -115,8 +168,14 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
       one.name.rfind("NCCL_", 0) == 0 && std::find(kNcclNames.begin(), kNcclNames.end(), one.name) == kNcclNames.end();
   if (is_unknown && !is_plugin_name(one.name)) {
     const std::string near = nearest_name(one.name, kNcclNames);
-    report.add("ENV004", d, one.name_span, fmt::format("NCCL has no variable {}: it is silently ignored", one.name),
-               {near.empty() ? "" : fmt::format("did you mean {}", near), "", {}, {}});
+    const bool may_be_a_plugins = has_plugin(d) && (near.empty() || !is_one_off(one.name, near));
+    report.add("ENV004", d, one.name_span,
+               fmt::format("NCCL has no variable {}: it is silently ignored{}", one.name,
+                           may_be_a_plugins ? ", unless the plugin reads it" : ""),
+               {near.empty() ? "" : fmt::format("did you mean {}", near),
+                "",
+                {},
+                may_be_a_plugins ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
   if (one.name == "GLOO_SOCKET_IFNAME" && !one.value.empty() && (one.value[0] == '^' || one.value[0] == '=')) {
     report.add("ENV006", d, one.span, fmt::format("'{}' for gloo, which takes exact interface names only", one.value));
@@ -179,6 +238,7 @@ void check_environment(const LintSetup& setup, const Document& d, Findings& repo
   env_ranks(d, report);
   for (const EnvironmentSetting& one : d.environment) {
     env_names(d, one, report);
+    env_misspelt(d, one, report);
     env_connections(setup, d, one, report);
     const bool is_read = one.value.empty() || one.value[0] == '$' || one.value[0] == '`';
     if (is_read || !looks_secret(one.value)) continue;

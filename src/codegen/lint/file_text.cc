@@ -64,7 +64,7 @@ void kept_quotes(const Document& d, const ScriptPart& part, Findings& report) {
 
 // "--lr 1e-5" at the beginning of a command. The line before it was to go on and does not.
 bool is_option_word(const ShellWord& word) {
-  const bool is_plain = word.parts.size() == 1 && word.parts[0].quote == ShellQuote::kNone;
+  const bool is_plain = !word.parts.empty() && word.parts[0].quote == ShellQuote::kNone && word.parts[0].text.size() > 3;
   return is_plain && word.text.size() > 3 && word.text.rfind("--", 0) == 0 &&
          std::isalpha(static_cast<unsigned char>(word.text[2])) != 0;
 }

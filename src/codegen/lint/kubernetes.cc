@@ -8,6 +8,7 @@
 
 #include "codegen/lint/task_ranks.h"
 #include "codegen/read/manifest.h"
+#include "codegen/shell/words.h"
 
 namespace distsetup::lint {
 namespace {
@@ -77,6 +78,52 @@ void k8s_variables(const Document& d, const Value& root, Findings& report) {
       report.add("K8S008", d, at,
                  fmt::format("'{}' is {}, and a variable is a text: Kubernetes refuses the manifest", text(one, "name"), word),
                  {fmt::format("write \"{}\"", word), "", {{at.begin, at.end, "\"" + word + "\""}}, {}});
+    }
+  });
+}
+
+// "--nnodes=$NNODES" in a list that no shell reads.
+std::string variable_for_shell(const std::string& word) {
+  for (size_t at = word.find('$'); at != std::string::npos; at = word.find('$', at + 1)) {
+    if (at + 1 < word.size() && word[at + 1] == '$') {  // "$$" is one that stays
+      ++at;
+      continue;
+    }
+    const size_t begin = at + (at + 1 < word.size() && word[at + 1] == '{' ? 2 : 1);
+    size_t end = begin;
+    while (end < word.size() && (is_name_char(word[end]))) ++end;
+    const bool is_closed =
+        begin == at + 1 || (end < word.size() && (word[end] == '}' || word[end] == ':'));  // "${trial.lr}" is a template's
+    if (is_closed && end > begin && (word[begin] < '0' || word[begin] > '9')) return word.substr(begin, end - begin);
+  }
+  return "";
+}
+
+void k8s_unexpanded(const Document& d, const Value& root, Findings& report) {
+  each_map(root, [&](const Value& map) {
+    const TreeNode command = node(map, "command");
+    if (!command || command.value->kind != Value::Kind::kList || command.value->items.empty() || !has(map, "image")) return;
+    std::vector<const Value*> words;
+    for (const char* key : {"command", "args"}) {
+      const TreeNode list = node(map, key);
+      if (!list || list.value->kind != Value::Kind::kList) continue;
+      for (const Value& one : list.value->items) words.push_back(&one);
+    }
+    const bool has_shell = std::any_of(words.begin(), words.end(), [](const Value* one) {
+      const std::string base = one->text.substr(one->text.rfind('/') + 1);
+      return base == "sh" || base == "bash" || base == "ash" || base == "dash" || base == "zsh" || base == "envsubst" ||
+             base == "-c" || base == "-lc" || base.ends_with(".sh") || one->text.find('\n') != std::string::npos ||
+             one->text.find(' ') != std::string::npos;
+    });
+    if (has_shell) return;
+    for (const Value* one : words) {
+      const std::string name = one->kind == Value::Kind::kScalar ? variable_for_shell(one->text) : "";
+      if (name.empty()) continue;
+      report.add(
+          "K8S012", d, value_span(d, *one),
+          fmt::format("'{}' stays as it is written: no shell reads the list, and Kubernetes puts in $({}) only", one->text, name),
+          {fmt::format("write $({}), or start it with sh -c", name), "", {}, {}});
+      return;
     }
   });
 }
@@ -178,6 +225,23 @@ bool is_gang(const Document& d) {
   return false;
 }
 
+// Pods that train together have GPUs, an operator or a launcher; others of a Job may well start one after the other.
+bool waits_for_others(const Document& d, const Value& root) {
+  const std::string kind = text(root, "kind");
+  bool waits = kind == "TrainJob" || kind == "PyTorchJob" || kind == "MPIJob", has_containers = false;
+  each_map(root, [&](const Value& map) {
+    if (const TreeNode containers = node(map, "containers"); containers && containers.value->kind == Value::Kind::kList) {
+      has_containers = true;
+      waits = waits || std::any_of(containers.value->items.begin(), containers.value->items.end(),
+                                   [](const Value& one) { return gpus_of(one) > 0; });
+    }
+  });
+  return waits || !has_containers || std::any_of(d.parts.begin(), d.parts.end(), [](const ScriptPart& part) {
+           return std::any_of(part.lines.begin(), part.lines.end(),
+                              [](const LaunchLine& line) { return launcher_of(line) != nullptr; });
+         });
+}
+
 void k8s_restarts(const Document& d, const Value& root, Findings& report) {
   if (text(root, "kind") != "JobSet" || real(root, "spec.failurePolicy.maxRestarts").value_or(0) <= 0) return;
   const TreeNode jobs = node(root, "spec.replicatedJobs");
@@ -229,6 +293,7 @@ void check_kubernetes(const LintSetup&, const Document& d, Findings& report) {
     const std::string kind = text(root, "kind");
     k8s_variables(d, root, report);
     k8s_requests(d, root, report);
+    k8s_unexpanded(d, root, report);
     const bool trains =
         kind == "Job" || kind == "JobSet" || kind == "TrainJob" || kind == "PyTorchJob" || kind == "MPIJob" || kind == "Pod";
     if (!trains) continue;
@@ -238,7 +303,7 @@ void check_kubernetes(const LintSetup&, const Document& d, Findings& report) {
     k8s_restarts(d, root, report);
     if (kind == "MPIJob") k8s_slots(d, root, report);
     const int64_t nodes = k8s_nodes(root);
-    if (nodes > 1 && !is_gang(d)) {
+    if (nodes > 1 && !is_gang(d) && waits_for_others(d, root)) {
       report.add("K8S005", d, key_span(d, node(root, "kind")),
                  fmt::format("{} pods without gang scheduling: some start and wait for ones that never do", nodes));
     }

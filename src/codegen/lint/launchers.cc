@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/names.h"
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/caller_values.h"
 #include "codegen/read/manifest.h"
@@ -182,6 +183,48 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchLine& 
   }
 }
 
+// accelerate counts the processes of all machines.
+void acc_allocation(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
+  const LaunchOption* wanted = run.find("num_processes");
+  const auto n = wanted == nullptr ? std::nullopt : number(wanted->value);
+  const auto of_job = [&part](std::initializer_list<std::string_view> names) -> std::optional<long long> {
+    for (const std::string_view name : names) {
+      if (const Directive* one = part.script.directive(name)) return option_count(name, one->value);
+    }
+    return std::nullopt;
+  };
+  const bool is_manifest = d.is(file_kind::kKubernetes);
+  const auto nodes = is_manifest ? manifest_count(d, "nodes") : of_job({"nodes"});
+  const auto gpus = is_manifest ? manifest_count(d, "gpus_per_node") : of_job({"gpus-per-node", "gres"});
+  if (!n || !nodes || !gpus || *gpus < 1 || *n <= *nodes * *gpus || run.has("cpu")) return;
+  report.add("ACC018", d, wanted->span,
+             fmt::format("accelerate starts {} processes, {} {} with {} GPU{} each have {}", *n, *nodes,
+                         is_manifest ? "pods" : "nodes", *gpus, *gpus == 1 ? "" : "s", *nodes * *gpus),
+             {.error_if = comes_from_caller(d, part.script, *wanted) ? "the number stays as it is here" : ""});
+}
+
+// Without a scheduler that runs the file on every node, each of them is given a copy, or the number of another.
+void tr_fixed_rank(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
+  const LaunchOption *rank = run.find("node_rank"), *nnodes = run.find("nnodes");
+  const std::string backend = run.value("rdzv_backend");
+  const bool is_static = !run.has("standalone") && (backend.empty() || backend == "static");
+  const bool is_by_hand = !d.is(file_kind::kKubernetes) && !d.is(file_kind::kSkypilot) && !knows_its_cluster(d, part.script) &&
+                          part.script.directives.empty() && line.find(LaunchProgram::kSrun) == nullptr &&
+                          line.find(LaunchProgram::kMpirun) == nullptr;
+  if (rank == nullptr || nnodes == nullptr || !is_static || !is_by_hand || part.script.commands[line.command].depth > 0) return;
+  const auto n = number(nnodes->value);
+  if (!n || *n < 2 || !number(rank->value) || d.cut(rank->span).find('$') != std::string_view::npos ||
+      comes_from_caller(d, part.script, *rank) || comes_from_caller(d, part.script, *nnodes))
+    return;
+  const auto num = std::count_if(part.lines.begin(), part.lines.end(),
+                                 [](const LaunchLine& one) { return one.find(LaunchProgram::kTorchrun) != nullptr; });
+  const std::string file = lower(d.path.substr(d.path.rfind('/') + 1));
+  const auto is_of_node = [&file](std::string_view word) { return file.find(word) != std::string::npos; };
+  if (num != 1 || is_of_node("master") || is_of_node("worker") || is_of_node("node0") || is_of_node("node1") || is_of_node("head"))
+    return;  // a line or a file for each node
+  report.add("TR014", d, rank->span, fmt::format("every node that runs this file is node {} of {}", rank->value, *n));
+}
+
 void dl_command(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
   const LaunchOption* include = run.find("include") != nullptr ? run.find("include") : run.find("i");
   const LaunchOption* exclude = run.find("exclude") != nullptr ? run.find("exclude") : run.find("e");
@@ -257,7 +300,9 @@ void check_launchers(const LintSetup& setup, const Document& d, Findings& report
         tr_flags(setup, d, line, *run, report);
         tr_same_rank(line, d, part, *run, report);
         tr_allocation(d, part, line, *run, report);
+        tr_fixed_rank(d, part, line, *run, report);
       }
+      if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) acc_allocation(d, part, *run, report);
       if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, part, *run, report);
     }
   }

@@ -113,11 +113,11 @@ std::vector<LintEdit> to_single_quotes(const JobScript& in, const WordPart& part
   return {{part.span.begin - 1, part.span.begin, "'"}, {part.span.end, part.span.end + 1, "'"}};
 }
 
-// c10d and accelerate's rendezvous by it give the ranks by the order of arrival: a rank that is handed over decides nothing.
+// c10d, etcd and accelerate's rendezvous by c10d give the ranks by the order of arrival: a rank that is handed over decides nothing.
 bool ranks_by_arrival(std::string_view all) {
   const bool has_endpoint = all.find("rdzv_endpoint") != std::string::npos || all.find("rdzv-endpoint") != std::string::npos ||
                             all.find("main_process_ip") != std::string::npos;
-  return all.find("c10d") != std::string::npos && has_endpoint;
+  return has_endpoint && (all.find("c10d") != std::string::npos || all.find("etcd") != std::string::npos);
 }
 
 // What a command says, and the commands inside its bash -c.
@@ -160,6 +160,7 @@ void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdi
 }
 
 void sl_early(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
+  if (tasks_of(in, srun).total() == 1) return;  // the head is the only one
   const ShellCommand& command = in.command(line);
   const std::string whole = text_of_words(in.part.script, command);
   for (const ShellWord& word : command.words) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "codegen/lint/batch_launch.h"
 #include "codegen/lint/job_text.h"
 
 namespace distsetup::lint {
@@ -244,6 +245,36 @@ void sl_environment(const JobScript& in, const std::vector<const LaunchLine*>& s
   }
 }
 
+// nodes=$(scontrol show hostnames …); nodes_array=("$nodes"): quoted, the list is one item with all names in it.
+void sl_node_names(const JobScript& in) {
+  if (in.count("nodes") == 1) return;
+  for (const ShellCommand& command : in.part.script.commands) {
+    for (const ShellAssignment& one : command.assignments) {
+      const bool is_single = one.is_array && !one.appends && one.array.size() == 1 && one.array[0].parts.size() == 1;
+      if (!is_single || one.array[0].parts[0].quote != ShellQuote::kDouble) continue;
+      const std::string& quoted = one.array[0].parts[0].text;
+      const ShellAssignment* behind = in.part.script.assignment(variable_of(quoted));
+      const std::string_view names = behind == nullptr ? std::string_view(quoted) : in.d.cut(behind->span);
+      const bool is_list = names.find("$(") != std::string_view::npos &&
+                           names.find("scontrol show hostname") != std::string_view::npos &&
+                           names.find("head") == std::string_view::npos && names.find("sed") == std::string_view::npos;
+      const std::string item = "${" + one.name + "[";
+      size_t at = in.d.text.find(item);
+      while (at != std::string::npos && (in.d.text[at + item.size()] == '@' || in.d.text[at + item.size()] == '*'))
+        at = in.d.text.find(item, at + 1);
+      if (!is_list || at == std::string::npos) continue;
+      const TextSpan span = one.array[0].parts[0].span;
+      in.report.add("SL039", in.d, one.span,
+                    fmt::format("'{}' has one item, the names of all nodes: quotes keep them together", one.name),
+                    {"",
+                     "",
+                     {{span.begin - 1, span.begin, ""}, {span.end, span.end + 1, ""}},
+                     {},
+                     in.count("nodes") > 1 ? "" : "the job has several nodes"});
+    }
+  }
+}
+
 }  // namespace
 
 void check_job(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
@@ -251,6 +282,7 @@ void check_job(const JobScript& in, const std::vector<const LaunchLine*>& sruns)
   sl_requeue(in);
   sl_signals(in, sruns);
   sl_addresses(in);
+  sl_node_names(in);
   check_job_text(in);
   if (!sruns.empty()) sl_environment(in, sruns);
 }

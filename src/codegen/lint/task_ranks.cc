@@ -26,7 +26,7 @@ void sl_unstarted_tasks(const JobScript& in) {
   if (!in.is_batch || in.gpus < 2 || tasks.per_node != in.gpus) return;
   // Tasks are started elsewhere, or processes are handed their devices one by one.
   if (mentions_any(in, {"srun", "mpirun", "mpiexec", "torchrun", "torch.distributed", "accelerate", "deepspeed",
-                        "CUDA_VISIBLE_DEVICES", "ssh ", "parallel ", "ray start"}))
+                        "CUDA_VISIBLE_DEVICES", "ssh ", "parallel ", "ray start", "hostfile", "HOSTFILE"}))
     return;
   const LaunchLine* last = nullptr;
   for (const LaunchLine& line : in.part.lines) {

@@ -82,15 +82,20 @@ void check_training_arguments(const LintSetup& setup, const Document& d, Finding
     if ((is_list || is_word) && (version.empty() || compare_versions(version, "5.10") >= 0)) {
       report.add("HF002", d, value_span(d, *fsdp.value), "'fsdp' as a text is deprecated since Transformers 5.10 and goes in 5.20");
     }
-    if (is_word && fsdp.text().find("hybrid_shard") != std::string::npos && real(root, "fsdp_config.version").value_or(1) == 2) {
-      report.add("FSDP008", d, value_span(d, *fsdp.value),
-                 "'hybrid_shard' is refused with FSDP version 2, which takes it from the mesh", {"", "parse", {}, {}});
+    const auto fsdp_version = real(root, "fsdp_config.version");
+    const bool may_be_2 = !fsdp_version && !has(root, "fsdp_config.fsdp_version") &&
+                          (version.empty() || compare_versions(version, "5.10") >= 0);  // its default since then
+    if (is_word && fsdp.text().find("hybrid_shard") != std::string::npos && (fsdp_version == 2 || may_be_2)) {
+      report.add(
+          "FSDP008", d, value_span(d, *fsdp.value), "'hybrid_shard' is refused with FSDP version 2, which takes it from the mesh",
+          {.bites = "parse", .error_if = may_be_2 && version.empty() ? "Transformers is 5.10 or later, which takes version 2" : ""});
     }
   }
   hf_matches(setup, d, report);
   const bool checkpoints = is_true(root, "gradient_checkpointing");
   const std::string reentrant = "gradient_checkpointing_kwargs.use_reentrant";
-  if (checkpoints && !has(root, reentrant)) {
+  // LLaMA-Factory hands its own value over, use_reentrant_gc (model/model_utils/checkpointing.py).
+  if (checkpoints && !has(root, reentrant) && !d.is(file_kind::kLlamaFactory)) {
     report.add("HF004", d, key_span(d, node(root, "gradient_checkpointing")),
                "gradient_checkpointing without use_reentrant: its default differs by release");
   }
