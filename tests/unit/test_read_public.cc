@@ -205,7 +205,7 @@ TEST_CASE("public files: what a launcher's switches and a tool's defaults say of
        {{"offload.optimizer", "host"}, {"offload.parameters", "none"}}},
       {"a.yaml", kAccelerate + "deepspeed_config: {zero_stage: 3, offload_param_device: cpu}\n", {{"offload.parameters", "host"}}},
       {"t.yaml", sft + "torch_dtype: bfloat16\n", {{"precision.compute", "bf16"}, {"train.method", "sft"}}},
-      {"t.yaml", sft, {{"precision.compute", "fp32"}}},
+      {"t.yaml", sft, {{"precision.compute", "bf16"}}},
       {"t.yaml", sft + "dtype: bfloat16\nfp16: true\n", {{"precision.compute", "fp16"}}},
       {"t.yaml", sft + "bf16: true\nfsdp: full_shard auto_wrap\n", {{"strategy.sharding", "zero3"}}},
       {"t.yaml", sft + "max_steps: 0\n", {{"train.steps", ""}}},
@@ -576,6 +576,16 @@ TEST_CASE("public files: one reason for what is not carried over, and the right 
   for (const Reading& one :
        read_public({"j.sbatch", "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --exclusive=user\nsrun python t.py\n", {}}))
     CHECK(one.complaints.empty());
+}
+
+TEST_CASE("public files: what TRL does where its file says nothing") {
+  const std::string trl = "model_name_or_path: a/b\noutput_dir: o\nper_device_train_batch_size: 1\npacking: true\ndataset_name: d\n";
+  check_fields(
+      {{"t.yaml", trl, {{"precision.compute", "bf16"}, {"recompute.policy", "full"}}},
+       {"t.yaml", trl + "fp16: true\n", {{"precision.compute", "fp16"}}},
+       {"t.yaml", trl + "bf16: false\ngradient_checkpointing: false\n", {{"precision.compute", "fp32"}, {"recompute.policy", "none"}}},
+       {"t.yaml", trl + "max_seq_length: 512\n", {{"precision.compute", "fp32"}, {"recompute.policy", "none"}}},
+       {"t.yaml", "output_dir: o\nper_device_train_batch_size: 1\nnum_train_epochs: 1\n", {{"precision.compute", "fp32"}}}});
 }
 
 TEST_CASE("public files: a job has what its scheduler sets, and a launcher is found by name") {

@@ -177,7 +177,9 @@ class TableReading {
     std::vector<FoundKey> assumed;
     for (const ReadRow& row : table_.reads) {
       if (!row.has_absent || find(row.key) != nullptr) continue;
-      if (!given_holds(row.given, found_)) continue;
+      const bool is_there =  // the first row that fits counts
+          std::any_of(assumed.begin(), assumed.end(), [&row](const FoundKey& one) { return is_same_key(one.key, row.key); });
+      if (is_there || !given_holds(row.given, found_)) continue;
       FoundKey one;
       one.key = row.key;
       one.text = row.absent;
