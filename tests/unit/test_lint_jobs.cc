@@ -71,7 +71,8 @@ TEST_CASE("lint jobs: launchers that run on the first node only", "[lint]") {
   check({in_job("SL025", Found::kError, kTwo, run),
          in_job("SL025", Found::kError, kTwo,
                 "NNODES=$SLURM_NNODES\npython -m torch.distributed.launch --nnodes=$NNODES --nproc_per_node=8 t.py"),
-         in_job("SL025", Found::kError, kTwo, acc), in_job("SL025", Found::kNothing, kTwo, "srun " + run),
+         in_job("SL025", Found::kError, kTwo, acc),
+         in_job("SL025", Found::kNothing, kTwo, "srun " + run),
          in_job("SL025", Found::kError, kTwo, "apptainer exec --nv $IMAGE " + run),
          in_job("SL025", Found::kError, kTwo, "bash -c \"" + acc + "\""),
          in_job("SL025", Found::kError, kTwo, "LAUNCHER=\"torchrun --nnodes=2 --nproc_per_node=8\"\n$LAUNCHER t.py"),
@@ -84,7 +85,11 @@ TEST_CASE("lint jobs: launchers that run on the first node only", "[lint]") {
          in_job("SL025", Found::kNothing, "--nodes=1", "torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 t.py"),
          in_job("SL026", Found::kError, kTwo, "deepspeed t.py"),
          in_job("SL026", Found::kNothing, kTwo, "deepspeed --hostfile hosts t.py"),
-         in_job("SL026", Found::kNothing, "--nodes=1", "deepspeed t.py"), in_job("SL004", Found::kError, kTwo, "srun deepspeed t.py"),
+         in_job("SL026", Found::kNothing, kTwo,
+                "if [ $SLURM_NNODES -gt 1 ]; then\n  deepspeed --hostfile hosts t.py\nelse\n  deepspeed t.py\nfi"),
+         in_job("SL026", Found::kError, kTwo, "if [ -n \"$A\" ]; then\n  deepspeed t.py\nelse\n  deepspeed t.py --b\nfi"),
+         in_job("SL026", Found::kNothing, "--nodes=1", "deepspeed t.py"),
+         in_job("SL004", Found::kError, kTwo, "srun deepspeed t.py"),
          in_job("SL004", Found::kNothing, "--nodes=1 --ntasks-per-node=1", "srun deepspeed t.py")});
 }
 

@@ -602,3 +602,16 @@ TEST_CASE("public files: a job has what its scheduler sets, and a launcher is fo
        {"r.sh", "python $(which torchrun) --nproc_per_node=4 --nnodes=1 t.py\n", {{"hardware.gpus_per_node", "4"}}},
        {"r.sh", "$(command -v torchrun) --nproc_per_node=4 --nnodes=1 t.py\n", {{"hardware.gpus_per_node", "4"}}}});
 }
+
+TEST_CASE("public files: a checkpoint that training starts from is not where it goes") {
+  const std::string run =
+      "torchrun --nproc_per_node=8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
+      "--max-position-embeddings 2048 --micro-batch-size 4 --lr 1e-4 --train-iters 10 --bf16 ";
+  check_fields({{"r.sh", run + "--load /base --save /out\n", {{"checkpoint.directory", "/out"}}},
+                {"r.sh", run + "--save /out --load /base\n", {{"checkpoint.directory", "/out"}}},
+                {"r.sh", run + "--save /out --load /out\n", {{"checkpoint.directory", "/out"}}},
+                {"r.sh", run + "--load /base\n", {{"checkpoint.directory", "/base"}}}});
+  const std::string bridge = "train:\n  train_iters: 10\n  micro_batch_size: 1\ncheckpoint:\n  save: /out\n  load: ";
+  check_fields({{"b.yaml", bridge + "/base\n", {{"checkpoint.directory", "/out"}}},
+                {"b.yaml", bridge + "/out\n", {{"checkpoint.directory", "/out"}}}});
+}

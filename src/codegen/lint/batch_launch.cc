@@ -81,6 +81,10 @@ bool reaches_nodes_otherwise(const JobScript& in, const std::vector<const Launch
   return false;
 }
 
+bool names_nodes(const LaunchStage& deepspeed) {
+  return deepspeed.has("hostfile") || deepspeed.has("H") || deepspeed.has("num_nodes") || deepspeed.has("launcher");
+}
+
 void sl_first_node(const JobScript& in, const LaunchLine& line, int64_t nodes) {
   const LaunchStage* torchrun = line.find(LaunchProgram::kTorchrun);
   const LaunchStage* accelerate = line.find(LaunchProgram::kAccelerate);
@@ -102,9 +106,12 @@ void sl_first_node(const JobScript& in, const LaunchLine& line, int64_t nodes) {
                   fmt::format("{} runs on the first of {} nodes only, and waits there for the others: srun starts it on each",
                               torchrun != nullptr ? "torchrun" : "accelerate launch", n));
   }
-  if (deepspeed == nullptr || deepspeed->has("hostfile") || deepspeed->has("H") || deepspeed->has("num_nodes") ||
-      deepspeed->has("launcher") || in.d.text.find("/job/hostfile") != std::string::npos)
-    return;
+  // One that reaches them, beside it: the branch of several nodes, and this the branch of one.
+  const bool is_reached = std::any_of(in.part.lines.begin(), in.part.lines.end(), [](const LaunchLine& one) {
+    const LaunchStage* stage = one.find(LaunchProgram::kDeepspeed);
+    return stage != nullptr && names_nodes(*stage);
+  });
+  if (deepspeed == nullptr || is_reached || in.d.text.find("/job/hostfile") != std::string::npos) return;
   in.report.add("SL026", in.d, deepspeed->span,
                 fmt::format("deepspeed without a hostfile uses the first of {} nodes: the others idle", nodes));
 }

@@ -23,14 +23,21 @@ std::string named(const KeyTable& table, const std::string& key) {
   return key;
 }
 
+static std::string text_of_key(const std::string& key, const std::vector<FoundKey>& found) {
+  const auto it = std::find_if(found.begin(), found.end(), [&key](const FoundKey& one) { return is_same_key(key, one.key); });
+  return it == found.end() ? "null" : it->text;
+}
+
 bool given_holds(const FieldCondition& given, const std::vector<FoundKey>& found) {
   return std::all_of(given.begin(), given.end(), [&found](const auto& wanted) {
     const auto other =
         std::find_if(found.begin(), found.end(), [&key = wanted.first](const FoundKey& one) { return is_below(key, one.key); });
     const std::string text = other == found.end() ? "null" : other->text;
     if (other != found.end() && other->is_maybe) return false;
-    return std::any_of(wanted.second.begin(), wanted.second.end(),
-                       [&text](const std::string& one) { return one == "*" ? text != "null" : same_name(one, text); });
+    return std::any_of(wanted.second.begin(), wanted.second.end(), [&text, &found](const std::string& one) {
+      if (one.starts_with("!@")) return text != "null" && text != text_of_key(one.substr(2), found);
+      return one == "*" ? text != "null" : same_name(one, text);
+    });
   });
 }
 

@@ -53,8 +53,8 @@ struct ReadRow {
   bool is_file = false;  // `file: true`: its text is a path, relative to the file's folder or to where one is
   bool has_absent = false;
   std::string absent;  // what the tool takes when the key is not there ...
-  // Other keys of the file have these texts ("null": are not there; "*": are): then this is assumed, or without `absent` the row
-  // holds.
+  // Other keys of the file have these texts ("null": are not there; "*": are; "!@other": another than the key `other`): then this is
+  // assumed, or without `absent` the row holds.
   FieldCondition given;
   bool is_first = false;  // `first: true`: asked before the rows that write the key
   Location location;
