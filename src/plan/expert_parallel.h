@@ -8,6 +8,7 @@
 //   ..._weighted    the weights travel as the rows do, then ..._weighted_rows
 //   grouped_linear  with the experts that the rank has
 //   unpermute       after collect_rows, the way back
+// With tensor parallelism a rank's tokens are its part of those that norms see, and ranks of tp are among those that share experts.
 // No row is dropped. Memory is that of the most rows that can come: Te = ep T min(k, E / ep), all tokens of all ranks to the experts
 // of one. What lies behind the rows that came is never read.
 #pragma once
@@ -31,7 +32,7 @@ void add_over_experts(Op op, ProgramBuilder& program);
 int64_t most_expert_rows(const Geometry& geometry, int64_t tokens, int ep);
 // Why the experts cannot be split, with numbers; "": they can, or are not.
 std::string expert_split_problem(const Geometry& geometry, const ProgramSplit& split);
-// What the bundled trainer refuses of a plan with expert parallelism, each by name.
+// What the bundled trainer refuses of a plan with expert parallelism, or with experts and tensor parallelism, each by name.
 Diagnostics check_expert_parallel(const Plan& plan);
 
 int64_t expert_parameters(const Geometry& geometry);  // of all layers together

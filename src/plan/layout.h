@@ -7,16 +7,16 @@
 // pipeline that has several parts of the model has a shared unit of each: their gradients are complete at different times.
 // Context-parallel ranks have the same parameters: these are sharded over cp as well as dp_shard, unless the plan is ddp, which shards
 // nothing; then cp ranks are replicas.
-// With expert parallelism the experts of a block lie in an expert unit of its own, behind the blocks: a rank's buffer holds the
-// matrices of its own experts, and is sharded over the ranks that have the same ones. Which experts these are depends on the rank: the
-// unit lists all, and those that other ranks hold lie at the same offsets. Where not all parameters are trained (tuning.h), those that
-// have no gradient lie in frozen units, one behind each unit that has some. They are held in the compute type in a flat shard of their
-// own, which nothing changes: over the shard group with zero3, else whole. The reference of preference pairs may have a copy of what
-// is trained (reference.h): it lies in reference units, which are frozen ones too. Matrices that are held as nf4 (nf4.h) lie in
-// quantized units, which are frozen ones whose elements are bytes: offsets, sizes and shards of such a unit count them, and a
-// parameter's `numel` does not. In a pipeline each stage has a layout of its own, with the same units: those of other stages are
-// empty. Shard boundaries fall on elements, not rows: equal chunks keep collectives regular; a piece of a parameter is up to three
-// boxes.
+// With expert or tensor parallelism the experts of a block lie in an expert unit of its own, behind the blocks: a rank's buffer holds
+// the matrices of its own experts whole, and is sharded over the ranks that have the same ones, those of tp among them. Which experts
+// these are depends on the rank: the unit lists all, and those that other ranks hold lie at the same offsets.
+// Where not all parameters are trained (tuning.h), those that have no gradient lie in frozen units, one behind each unit that has
+// some. They are held in the compute type in a flat shard of their own, which nothing changes: over the shard group with zero3,
+// else whole. The reference of preference pairs may have a copy of what is trained (reference.h): it lies in reference units, which
+// are frozen ones too. Matrices that are held as nf4 (nf4.h) lie in quantized units, which are frozen ones whose elements are
+// bytes: offsets, sizes and shards of such a unit count them, and a parameter's `numel` does not. In a pipeline each stage has a
+// layout of its own, with the same units: those of other stages are empty. Shard boundaries fall on elements, not rows: equal
+// chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
 #include <string>
