@@ -1,4 +1,5 @@
 // Intervals widen with the level, come from the narrowest class that has residuals, and decide the verdict with what a run needs.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -249,7 +250,7 @@ TEST_CASE("need: what cannot be given back, whatever the device has") {
   CHECK(fit_probability(s, static_cast<double>(need.bytes), c) == 0);
 }
 
-TEST_CASE("uncertainty: a script whose operations no program lists is less sure of its memory") {
+TEST_CASE("uncertainty: a script whose operations no program lists is less sure, and not by what stand-ins missed") {
   Setup s;
   s.model = *find_model(presets(), "qwen2.5_7b");
   s.program = "hf_eager";
@@ -257,9 +258,12 @@ TEST_CASE("uncertainty: a script whose operations no program lists is less sure 
     const Spread spread = unseen_spread(s, quantity, embedded_calibration());
     return spread.below + spread.above;
   };
-  const double listed = width(Predicted::kReserved);
+  const double memory = width(Predicted::kReserved), time = width(Predicted::kTokensPerSecond);
   s.program = "unknown";
-  CHECK(width(Predicted::kReserved) > 1.3 * listed);
+  CHECK(width(Predicted::kReserved) > 1.3 * memory);
+  CHECK(width(Predicted::kTokensPerSecond) > 1.3 * time);
+  const std::vector<Difficulty> all = difficulties(s, Predicted::kTokensPerSecond);
+  CHECK(std::none_of(all.begin(), all.end(), [](const Difficulty& one) { return one.key == "other_layers" || one.key == "unnamed"; }));
 }
 
 TEST_CASE("need: DeepSpeed's run does not come through on less than it allocates") {

@@ -160,7 +160,8 @@ double width_of_sizes(const Setup& setup, Predicted quantity) {
 }
 
 std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
-  const bool is_time = quantity == Predicted::kTokensPerSecond;
+  const bool is_time = quantity == Predicted::kTokensPerSecond, lists_nothing = s.program.starts_with("unknown");
+  const bool other_layers = is_time && !lists_nothing && !has_own_layers(s);
   const struct {
     Difficulty difficulty;
     bool is_present;
@@ -177,9 +178,9 @@ std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
              {{"context", "context parallelism"}, s.cp > 1},
              {{"offload", "offloading"}, s.offload != OffloadPlan{}},
              {{"compiled", "compiled layers"}, s.compiled && !is_time},
-             {{"other_layers", "layers of another code base"}, !s.software.is_assumed && !has_own_layers(s) && is_time},
-             {{"unnamed", "other layers than these"}, s.software.is_assumed && !has_own_layers(s) && is_time},
-             {{"own_script", "operations that no program lists"}, s.program.starts_with("unknown") && !is_time},
+             {{"other_layers", "layers of another code base"}, !s.software.is_assumed && other_layers},
+             {{"unnamed", "other layers than these"}, s.software.is_assumed && other_layers},
+             {{"own_script", "operations that no program lists"}, lists_nothing},
              {{"other_stages", "stages of another code base"}, !s.software.is_assumed && has_other_stages(s) && !is_time},
              {{"little", "few tokens per micro-batch"}, works_on_little(s) && is_time},
              {{"without_nvlink", "GPUs without NVLink"}, architecture(s.gpu) == "without_nvlink" && is_time}};
