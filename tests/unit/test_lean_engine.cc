@@ -2,9 +2,9 @@
 #include <catch2/catch.hpp>
 
 #include "model/presets.h"
+#include "plan/communicators.h"
 #include "planner/frameworks/memory.h"
 #include "planner/report/uncertainty.h"
-#include "plan/communicators.h"
 #include "planner/resolve/hardware_facts.h"
 #include "planner/time/constants.h"
 #include "planner/time/step.h"
@@ -100,8 +100,8 @@ TEST_CASE("the bundled trainer opens a communicator for gathers, reductions, cop
   mesh.cp = 4;  // its own gathers and reductions; sharded with dp_shard, or a copy under ddp
   CHECK(num_communicators(mesh) == 7);
   CHECK(num_communicators(mesh, Sharding::kDdp) == 4);
-  // Ranks that share experts send them rows both ways, and those with the same experts gather and reduce them. Groups of the same ranks
-  // share a communicator: with tp 2 and ep 2 these are the ranks of tp, and those that split all else.
+  // Ranks that share experts send them rows both ways, and those with the same experts gather and reduce them. Groups of the same
+  // ranks share a communicator: with tp 2 and ep 2 these are the ranks of tp, and those that split all else.
   mesh = {.dp_shard = 8, .ep = 2};
   CHECK(num_communicators(mesh) == 7);
   mesh.ep = 8;
