@@ -100,8 +100,8 @@ void initialize_frozen(const Layout& layout, const Coordinates& at, uint64_t see
       if (part == FrozenPart::kAdapters && !is_adapter_name(p.name)) continue;
       const uint64_t key = hash_name(seed, p.name);
       const FirstValues first = first_values(p, num_layers);
-      const int64_t last = std::min(owned.end, p.offset + p.numel);
-      for (int64_t begin = std::max(owned.begin, p.offset); begin < last; begin += kPieceNumel) {
+      const auto [first_element, last] = owned_part(layout, unit, p, at);
+      for (int64_t begin = first_element; begin < last; begin += kPieceNumel) {
         piece.assign(size_t(std::min(kPieceNumel, last - begin)), 0.0f);
         parallel_ranges(int64_t(piece.size()), kBytesOfWork, [&](int64_t from, int64_t to) {
           for (int64_t i = from; i < to; ++i) {

@@ -197,9 +197,4 @@ int64_t expert_parameters(const Geometry& g) {
   return layers * g.num_experts * (g.gated_mlp ? 3 : 2) * g.expert_width() * g.expert_feed_forward;
 }
 
-int64_t parameters_of_rank(const Geometry& g, int64_t parameters, int ep) {
-  const int64_t experts = ep == 1 ? 0 : expert_parameters(g);
-  return parameters - experts + experts / ep;
-}
-
 }  // namespace distsetup

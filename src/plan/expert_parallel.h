@@ -37,7 +37,4 @@ Diagnostics check_expert_parallel(const Plan& plan);
 
 int64_t expert_parameters(const Geometry& geometry);  // of all layers together
 
-// Of a model's parameters those that a rank has when nothing but experts is split.
-int64_t parameters_of_rank(const Geometry& geometry, int64_t parameters, int ep);
-
 }  // namespace distsetup

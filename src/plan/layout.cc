@@ -80,21 +80,31 @@ void add_experts(const std::vector<Parameter>& experts, const std::vector<Parame
 
 // Of a program, without the prefixes of units that run it: made once.
 struct ProgramParameters {
-  std::vector<Parameter> own, shared, experts, frozen, quantized;
+  std::vector<Parameter> own, shared, experts, frozen, frozen_experts, quantized;
   ProgramParameters(const Program& program, const ProgramSizes& sizes) {
     for (const ParameterDecl& decl : program.parameters) own.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.shared_parameters) shared.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.expert_parameters) experts.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.frozen_parameters) frozen.push_back(make_parameter(decl, sizes));
+    for (const ParameterDecl& decl : program.frozen_expert_parameters) frozen_experts.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.quantized_parameters) quantized.push_back(make_parameter(decl, sizes));
   }
 };
 
+// What lies beside a unit that has a program; most are empty.
+struct UnitsBeside {
+  UnitLayout experts, frozen, frozen_experts, quantized, reference;
+  UnitsBeside() {
+    experts.kind = UnitKind::kExperts;
+    for (UnitLayout* one : {&frozen, &frozen_experts, &quantized, &reference}) one->kind = UnitKind::kFrozen, one->is_frozen = true;
+    experts.is_expert = frozen_experts.is_expert = quantized.is_quantized = reference.is_reference = true;
+  }
+};
 // The units of a layout while it is made.
 struct LayoutUnits {
   Layout& layout;
-  std::vector<UnitLayout> shared;                                 // of each part of the model that the stage has
-  std::vector<UnitLayout> experts, frozen, quantized, reference;  // of each unit that has a program; most are empty
+  std::vector<UnitLayout> shared;   // of each part of the model that the stage has
+  std::vector<UnitsBeside> beside;  // each unit that has a program
   bool keeps_reference = false;
 };
 
@@ -114,56 +124,44 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
     p.name = prefix + p.name;
     return p;
   };
-  UnitLayout unit, experts, frozen, quantized, reference;
+  UnitLayout& unit = layout.units.emplace_back();
+  UnitsBeside& beside = to.beside.emplace_back();
   unit.kind = program.kind;
-  experts.kind = UnitKind::kExperts;
-  for (UnitLayout* one : {&frozen, &quantized, &reference}) one->kind = UnitKind::kFrozen, one->is_frozen = true;
-  quantized.is_quantized = reference.is_reference = true;
-  for (const std::vector<Parameter>* list :
-       {&parameters.own, &parameters.shared, &parameters.experts, &parameters.frozen, &parameters.quantized}) {
+  for (const std::vector<Parameter>* list : {&parameters.own, &parameters.shared, &parameters.experts, &parameters.frozen,
+                                             &parameters.frozen_experts, &parameters.quantized}) {
     for (const Parameter& p : *list) {
       layout.numel += full_numel(p);
       layout.trained_numel += p.trains ? full_numel(p) : 0;
+      layout.trained_expert_numel += list == &parameters.experts && p.trains ? full_numel(p) : 0;
+      layout.frozen_expert_numel += list == &parameters.frozen_experts ? full_numel(p) : 0;
       layout.quantized_numel += list == &parameters.quantized ? full_numel(p) : 0;
-      if (list == &parameters.frozen || list == &parameters.quantized) continue;
+      if (list == &parameters.frozen || list == &parameters.frozen_experts || list == &parameters.quantized) continue;
       layout.stored_numel += full_numel(p);
       layout.hidden_numel += is_hidden_matrix(program.kind, p) ? full_numel(p) : 0;
       layout.factored_numel += p.trains ? num_factors(p) : 0;
     }
   }
-  if (chunk < 0) {
-    to.experts.push_back(std::move(experts));
-    to.frozen.push_back(std::move(frozen));
-    to.quantized.push_back(std::move(quantized));
-    to.reference.push_back(std::move(reference));
-    return layout.units.push_back(std::move(unit));
-  }
+  if (chunk < 0) return;
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
   for (size_t i = 0; i < parameters.shared.size(); ++i)
     add_parameter(to.shared[static_cast<size_t>(chunk)], named(parameters.shared[i]),
                   shared_slot(u, program.shared_parameters[i].slot));
-  add_experts(parameters.experts, program.expert_parameters, prefix, experts);
+  add_experts(parameters.experts, program.expert_parameters, prefix, beside.experts);
+  add_experts(parameters.frozen_experts, program.frozen_expert_parameters, prefix, beside.frozen_experts);
   for (size_t i = 0; i < parameters.frozen.size(); ++i)
-    add_parameter(frozen, named(parameters.frozen[i]), program.frozen_parameters[i].slot);
+    add_parameter(beside.frozen, named(parameters.frozen[i]), program.frozen_parameters[i].slot);
   for (size_t i = 0; i < parameters.quantized.size(); ++i)
-    add_record(quantized, named(parameters.quantized[i]), program.quantized_parameters[i].slot);
+    add_record(beside.quantized, named(parameters.quantized[i]), program.quantized_parameters[i].slot);
   for (size_t i = 0; to.keeps_reference && i < parameters.own.size(); ++i)
-    add_parameter(reference, named(parameters.own[i]), program.parameters[i].slot);
+    add_parameter(beside.reference, named(parameters.own[i]), program.parameters[i].slot);
   for (size_t i = 0; to.keeps_reference && i < parameters.shared.size(); ++i)
-    add_parameter(reference, named(parameters.shared[i]), program.shared_parameters[i].slot);
-  layout.units.push_back(std::move(unit));
-  to.experts.push_back(std::move(experts));
-  to.frozen.push_back(std::move(frozen));
-  to.quantized.push_back(std::move(quantized));
-  to.reference.push_back(std::move(reference));
+    add_parameter(beside.reference, named(parameters.shared[i]), program.shared_parameters[i].slot);
 }
 
-// `numbers`: what each of them becomes among the layout's units; -1: it is empty.
-void add_units(std::vector<UnitLayout> units, std::vector<int>& numbers, Layout& layout) {
-  for (UnitLayout& unit : units) {
-    numbers.push_back(unit.numel > 0 ? static_cast<int>(layout.units.size()) : -1);
-    if (unit.numel > 0) layout.units.push_back(std::move(unit));
-  }
+// `numbers`: gets its number among the layout's units; -1: it is empty.
+void add_unit(UnitLayout& unit, std::vector<int>& numbers, Layout& layout) {
+  numbers.push_back(unit.numel > 0 ? static_cast<int>(layout.units.size()) : -1);
+  if (unit.numel > 0) layout.units.push_back(std::move(unit));
 }
 
 // Shards, and where they lie one after the other.
@@ -171,12 +169,11 @@ void place_units(Layout& layout) {
   const bool splits_frozen = layout.sharding == Sharding::kZero3;
   for (UnitLayout& unit : layout.units) {
     const bool is_shared = unit.kind == UnitKind::kShared;
-    const bool is_expert = unit.kind == UnitKind::kExperts;
     unit.shard_group = is_shared                          ? shared_group(layout.mesh, layout.sharding)
-                       : is_expert                        ? expert_group(layout.mesh, layout.sharding)
                        : unit.is_frozen && !splits_frozen ? Group::kSelf
+                       : unit.is_expert                   ? expert_group(layout.mesh, layout.sharding)
                                                           : layout.shard_group;
-    unit.replica_group = is_expert ? Group::kDpReplicate : layout.replica_group;
+    unit.replica_group = unit.is_expert ? Group::kDpReplicate : layout.replica_group;
     unit.shard_ranks = group_size(layout.mesh, unit.shard_group);
     unit.shard_numel =
         round_up((unit.numel + unit.shard_ranks - 1) / unit.shard_ranks, unit.is_quantized ? kNf4Alignment : kShardAlignment);
@@ -274,27 +271,29 @@ Layout make_layout(const Geometry& geometry, const Mesh& mesh, Sharding sharding
   };
   const int chunk_of_first = chunk_of(0), chunk_of_head = chunk_of(geometry.num_layers + 1);
   const bool has_copy = geometry.tied_embeddings && chunk_of_first < 0 && chunk_of_head >= 0;
-  LayoutUnits units{layout, std::vector<UnitLayout>(chunks.size()), {}, {}, {}, {}, keeps_reference};
+  LayoutUnits units{layout, std::vector<UnitLayout>(chunks.size()), {}, keeps_reference};
   for (UnitLayout& shared : units.shared) shared.kind = UnitKind::kShared;
   std::vector<ProgramParameters> blocks;
   for (const Program& block : programs->blocks) blocks.emplace_back(block, sizes);
   add_program(programs->embedding, 0, ProgramParameters(programs->embedding, sizes), has_copy ? chunk_of_head : chunk_of_first, units);
-  layout.units.front().is_copy = units.frozen.front().is_copy = has_copy;
+  layout.units.front().is_copy = units.beside.front().frozen.is_copy = has_copy;
   for (int64_t i = 0; i < geometry.num_layers; ++i)
     add_program(programs->block(i), i, blocks[static_cast<size_t>(programs->kind_of_layer[static_cast<size_t>(i)])], chunk_of(i + 1),
                 units);
   add_program(programs->head, 0, ProgramParameters(programs->head, sizes), chunk_of_head, units);
   layout.num_programs = static_cast<int>(layout.units.size());
   std::vector<int> shared_of_chunk;
-  add_units(std::move(units.shared), shared_of_chunk, layout);
+  for (UnitLayout& shared : units.shared) add_unit(shared, shared_of_chunk, layout);
   for (int u = 0; u < layout.num_programs; ++u) {
     const int chunk = chunk_of(u);
     layout.shared_units.push_back(chunk < 0 ? -1 : shared_of_chunk[static_cast<size_t>(chunk)]);
   }
-  add_units(std::move(units.experts), layout.expert_units, layout);
-  add_units(std::move(units.frozen), layout.frozen_units, layout);
-  add_units(std::move(units.quantized), layout.quantized_units, layout);
-  add_units(std::move(units.reference), layout.reference_units, layout);
+  for (const auto& [of, numbers] : {std::pair{&UnitsBeside::experts, &Layout::expert_units},
+                                    {&UnitsBeside::frozen, &Layout::frozen_units},
+                                    {&UnitsBeside::frozen_experts, &Layout::frozen_expert_units},
+                                    {&UnitsBeside::quantized, &Layout::quantized_units},
+                                    {&UnitsBeside::reference, &Layout::reference_units}})
+    for (UnitsBeside& beside : units.beside) add_unit(beside.*of, layout.*numbers, layout);
   place_units(layout);
   return layout;
 }
@@ -339,7 +338,7 @@ ElementRange owned_part(const Layout& layout, const UnitLayout& unit, const Para
 
 bool is_copy_of_another(const Layout& layout, const UnitLayout& unit, const Coordinates& at) {
   const bool shares_experts_alone = layout.mesh.ep > 1 && layout.sharding == Sharding::kDdp;
-  return unit.is_copy || (shares_experts_alone && unit.kind != UnitKind::kExperts && (at.dp_shard > 0 || at.cp > 0));
+  return unit.is_copy || (shares_experts_alone && !unit.is_expert && (at.dp_shard > 0 || at.cp > 0));
 }
 
 int64_t num_factors(const Parameter& p) { return p.full_shape.size() == 2 ? p.full_shape[0] + p.full_shape[1] : full_numel(p); }

@@ -11,12 +11,12 @@
 // the matrices of its own experts whole, and is sharded over the ranks that have the same ones, those of tp among them. Which experts
 // these are depends on the rank: the unit lists all, and those that other ranks hold lie at the same offsets.
 // Where not all parameters are trained (tuning.h), those that have no gradient lie in frozen units, one behind each unit that has
-// some. They are held in the compute type in a flat shard of their own, which nothing changes: over the shard group with zero3,
-// else whole. The reference of preference pairs may have a copy of what is trained (reference.h): it lies in reference units, which
-// are frozen ones too. Matrices that are held as nf4 (nf4.h) lie in quantized units, which are frozen ones whose elements are
-// bytes: offsets, sizes and shards of such a unit count them, and a parameter's `numel` does not. In a pipeline each stage has a
-// layout of its own, with the same units: those of other stages are empty. Shard boundaries fall on elements, not rows: equal
-// chunks keep collectives regular; a piece of a parameter is up to three boxes.
+// some, and one more for its experts. They are held in the compute type in a flat shard of their own, which nothing changes: over the
+// shard group with zero3, else whole. The reference of preference pairs may have a copy of what is trained (reference.h): it lies in
+// reference units, which are frozen ones too. Matrices that are held as nf4 (nf4.h) lie in quantized units, which are frozen ones
+// whose elements are bytes: offsets, sizes and shards of such a unit count them, and a parameter's `numel` does not. In a pipeline
+// each stage has a layout of its own, with the same units: those of other stages are empty. Shard boundaries fall on elements, not
+// rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -60,6 +60,7 @@ struct UnitLayout {
   bool is_frozen = false;
   bool is_quantized = false;  // and its elements are bytes
   bool is_reference = false;  // a frozen unit: the reference's copy of what is trained in another
+  bool is_expert = false;     // of experts, frozen or not
   bool is_copy = false;       // a tied embedding beside the head of a pipeline's last stage: the first stage owns it
   std::vector<Parameter> parameters;
   std::vector<Slot> slots;
@@ -78,29 +79,33 @@ struct Layout {
   // What shards a tensor-parallel rank's parameters; the ranks that hold copies; those that share the states of one copy of the model.
   // Of experts the units say themselves.
   Group shard_group = Group::kDpShard, replica_group = Group::kDpReplicate, state_group = Group::kDpShard;
-  int stage = 0, chunks_per_stage = 1;  // of a pipeline; units that another stage has are empty here
-  std::vector<UnitLayout> units;        // embedding, blocks, head; the shared ones; experts, frozen, quantized, reference ones
-  std::vector<int> shared_units;        // of each unit that has a program, where what it shares lies; -1: nowhere
-  std::vector<int> frozen_units;        // the same; -1: it has none
-  std::vector<int> expert_units;        // the same
-  std::vector<int> quantized_units;     // the same
-  std::vector<int> reference_units;     // the same, of a plan whose reference has a copy of its own
-  int num_programs = 0;                 // units that have a program: all but the shared ones
-  int64_t shard_numel = 0;              // a rank's flat shard
-  int64_t gathered_numel = 0;           // all units with a program gathered, padding included
-  int64_t frozen_numel = 0;             // a rank's flat shard of what is frozen
-  int64_t quantized_bytes = 0;          // a rank's flat shard of what is held as nf4
-  int64_t numel = 0;                    // parameters of the model, adapters included
-  int64_t trained_numel = 0;            // of them those that change
-  int64_t stored_numel = 0;             // and those that checkpoints hold: all but what lies in frozen units
-  int64_t quantized_numel = 0;          // and those that are held as nf4
-  int64_t hidden_numel = 0;             // of the model's trained ones: in matrices of blocks, which Muon takes (update_layout.h)
-  int64_t factored_numel = 0;           // rows and columns of what is trained, and elements of vectors: Adafactor's means
+  int stage = 0, chunks_per_stage = 1;   // of a pipeline; units that another stage has are empty here
+  std::vector<UnitLayout> units;         // embedding, blocks, head; the shared ones; experts, frozen, quantized, reference ones
+  std::vector<int> shared_units;         // of each unit that has a program, where what it shares lies; -1: nowhere
+  std::vector<int> frozen_units;         // the same; -1: it has none
+  std::vector<int> expert_units;         // the same
+  std::vector<int> frozen_expert_units;  // the same
+  std::vector<int> quantized_units;      // the same
+  std::vector<int> reference_units;      // the same, of a plan whose reference has a copy of its own
+  int num_programs = 0;                  // units that have a program: all but the shared ones
+  int64_t shard_numel = 0;               // a rank's flat shard
+  int64_t gathered_numel = 0;            // all units with a program gathered, padding included
+  int64_t frozen_numel = 0;              // a rank's flat shard of what is frozen
+  int64_t quantized_bytes = 0;           // a rank's flat shard of what is held as nf4
+  int64_t numel = 0;                     // parameters of the model, adapters included
+  int64_t trained_numel = 0;             // of them those that change
+  int64_t trained_expert_numel = 0;      // and of these those that lie in expert units
+  int64_t frozen_expert_numel = 0;       // of those that do not change the same
+  int64_t stored_numel = 0;              // and those that checkpoints hold: all but what lies in frozen units
+  int64_t quantized_numel = 0;           // and those that are held as nf4
+  int64_t hidden_numel = 0;              // of the model's trained ones: in matrices of blocks, which Muon takes (update_layout.h)
+  int64_t factored_numel = 0;            // rows and columns of what is trained, and elements of vectors: Adafactor's means
 
   int shared_unit(int unit) const { return shared_units[static_cast<size_t>(unit)]; }
   bool is_shared(int unit) const { return units[static_cast<size_t>(unit)].kind == UnitKind::kShared; }
   int expert_unit(int unit) const { return expert_units[static_cast<size_t>(unit)]; }
   int frozen_unit(int unit) const { return frozen_units[static_cast<size_t>(unit)]; }
+  int frozen_expert_unit(int unit) const { return frozen_expert_units[static_cast<size_t>(unit)]; }
   int reference_unit(int unit) const { return reference_units[static_cast<size_t>(unit)]; }
   int quantized_unit(int unit) const { return quantized_units[static_cast<size_t>(unit)]; }
   // Is this stage one of the two that have a tied embedding, whose gradients are added up?

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "model/count.h"
+#include "plan/expert_parallel.h"
 #include "plan/native_program.h"
 #include "plan/reference.h"
 
@@ -42,10 +43,11 @@ ParameterNumbers parameter_numbers(const Plan& plan) {
   const auto copied = [&](int64_t trained) { return keeps_reference(plan.train) ? trained : 0; };
   if (tuning.trains_all()) {
     const int64_t all = count_parameters(plan.model).total;
-    return {all, 0, 0, copied(all)};
+    return {all, 0, plan.mesh.ep > 1 || plan.mesh.tp > 1 ? expert_parameters(plan.model) : 0, 0, 0, copied(all)};
   }
   const std::shared_ptr<const Layout> layout = cached_layout(native_programs(plan.model, split_of(plan), tuning), plan);
-  return {layout->trained_numel, layout->numel - layout->trained_numel, layout->quantized_numel, copied(layout->trained_numel)};
+  return {layout->trained_numel,   layout->numel - layout->trained_numel, layout->trained_expert_numel, layout->frozen_expert_numel,
+          layout->quantized_numel, copied(layout->trained_numel)};
 }
 
 }  // namespace distsetup

@@ -16,9 +16,12 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
 // What is trained has fp32 states; what is frozen is held in the compute type.
 struct ParameterNumbers {
   int64_t trained = 0, frozen = 0;
-  int64_t quantized = 0;  // of the frozen ones: held as nf4
-  int64_t reference = 0;  // copies of what is trained, held as what is frozen
+  int64_t trained_experts = 0, frozen_experts = 0;  // of them: those of experts, which ep or tp takes out of their layers
+  int64_t quantized = 0;                            // of the frozen ones: held as nf4
+  int64_t reference = 0;                            // copies of what is trained, held as what is frozen
 };
+// Of so many, so many of them experts', those that a rank has when nothing but experts is split.
+inline int64_t numel_of_rank(int64_t all, int64_t experts, int ep) { return all - experts + experts / ep; }
 ParameterNumbers parameter_numbers(const Plan& plan);  // of the whole model, adapters included
 
 }  // namespace distsetup

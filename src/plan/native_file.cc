@@ -256,10 +256,10 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   const TunedSlots tuned_slots(file, choice, geometry, parameters, embedding);
   for (const ParameterDecl& p : parameters)
     (tuned_slots.quantized().contains(p.slot) ? program.quantized_parameters
-     : tuned_slots.is_frozen(p.slot)          ? program.frozen_parameters
-     : is_in_expert_unit(p, split)            ? program.expert_parameters
-     : tp > 1 && p.split < 0                  ? program.shared_parameters
-                                              : program.parameters)
+     : tuned_slots.is_frozen(p.slot) ? (is_in_expert_unit(p, split) ? program.frozen_expert_parameters : program.frozen_parameters)
+     : is_in_expert_unit(p, split)   ? program.expert_parameters
+     : tp > 1 && p.split < 0         ? program.shared_parameters
+                                     : program.parameters)
         .push_back(p);
   std::map<std::string, SlotShape> slots = slots_of(parameters);
   add_record_slots(program.quantized_parameters, slots);

@@ -173,7 +173,6 @@ std::string nf4_split_problem(const NativePrograms& whole, const Tuning& tuning,
 std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const Tuning& tuning, const NativePrograms& whole) {
   const ModelUnits model(whole, g);
   if (const std::string problem = nf4_split_problem(whole, tuning, split.tp); !problem.empty()) return problem;
-  if (split.ep > 1) return fmt::format("experts over {} ranks where parameters are frozen", split.ep);
   for (const Program& block : whole.blocks)
     for (const ParameterDecl& p : block.parameters)
       if (tuning.is_quantized && p.order != RowOrder::kPlain)

@@ -52,6 +52,7 @@ class Deriver {
     add_slots(program.expert_parameters, SlotHome::kExperts);
     add_slots(program.frozen_parameters, SlotHome::kFrozen);
     for (const std::string& slot : program.borrowed_frozen_slots) add_slot(slot, SlotHome::kFrozenEmbedding);
+    add_slots(program.frozen_expert_parameters, SlotHome::kFrozenExperts);
     add_slots(program.quantized_parameters, SlotHome::kQuantized);
     add_slots(program.reference_parameters, SlotHome::kReference);
     for (const std::string& slot : program.borrowed_reference_slots) add_slot(slot, SlotHome::kReferenceEmbedding);

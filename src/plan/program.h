@@ -131,9 +131,10 @@ struct Program {
   std::string prefix;                            // of parameter names; {layer} stands for the layer's number
   std::vector<ParameterDecl> parameters;         // of this unit; a tied head has none for its matrix
   std::vector<ParameterDecl> shared_parameters;  // with tensor parallelism: those that are not split, which lie in the shared unit
-  std::vector<ParameterDecl> expert_parameters;  // with expert parallelism: those of experts, which lie in the unit's own expert unit
+  std::vector<ParameterDecl> expert_parameters;  // with expert or tensor parallelism: experts, which lie in the unit's own expert unit
   std::vector<ParameterDecl> frozen_parameters;  // those that have no gradient: they lie in the unit's frozen one
-  std::vector<ParameterDecl> quantized_parameters;  // of them those that are held as nf4, each a slot of its own
+  std::vector<ParameterDecl> frozen_expert_parameters;  // of experts that lie in a unit of their own, those: in another frozen one
+  std::vector<ParameterDecl> quantized_parameters;      // of them those that are held as nf4, each a slot of its own
   std::vector<std::string> borrowed_slots;  // slots of unit 0 that this unit reads and contributes gradient to (tied head: "wte")
   std::vector<std::string> borrowed_frozen_slots;  // the same of the frozen unit of unit 0
   // Of the reference of preference pairs (reference.h): the copies it has of what is trained, and those of unit 0 that it reads.
@@ -170,7 +171,18 @@ struct TensorInstance {
   const TensorDecl* decl = nullptr;
 };
 // The unit that has a slot of a program, seen from the program's own.
-enum class SlotHome { kOwn, kEmbedding, kShared, kExperts, kFrozen, kFrozenEmbedding, kQuantized, kReference, kReferenceEmbedding };
+enum class SlotHome {
+  kOwn,
+  kEmbedding,
+  kShared,
+  kExperts,
+  kFrozen,
+  kFrozenEmbedding,
+  kFrozenExperts,
+  kQuantized,
+  kReference,
+  kReferenceEmbedding
+};
 
 struct ProgramVariant {
   const Program* program = nullptr;

@@ -46,6 +46,7 @@ int slot_unit(const Schedule& s, const ProgramVariant& v, int unit, int slot) {
     case SlotHome::kExperts: return s.layout->expert_unit(unit);
     case SlotHome::kFrozen: return s.layout->frozen_unit(unit);
     case SlotHome::kFrozenEmbedding: return s.layout->frozen_unit(0);
+    case SlotHome::kFrozenExperts: return s.layout->frozen_expert_unit(unit);
     case SlotHome::kQuantized: return s.layout->quantized_unit(unit);
     case SlotHome::kReference: return s.layout->reference_unit(unit);
     case SlotHome::kReferenceEmbedding: return s.layout->reference_unit(0);
@@ -123,7 +124,7 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op, 
     for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients}) {
       if (units->erase(known) > 0) units->insert(u);
       for (const std::vector<int>* beside : {&s.layout->shared_units, &s.layout->expert_units, &s.layout->frozen_units,
-                                             &s.layout->quantized_units, &s.layout->reference_units}) {
+                                             &s.layout->frozen_expert_units, &s.layout->quantized_units, &s.layout->reference_units}) {
         const int of_known = (*beside)[static_cast<size_t>(known)];
         if (of_known >= 0 && units->erase(of_known) > 0) units->insert((*beside)[static_cast<size_t>(u)]);
       }

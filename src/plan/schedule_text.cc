@@ -51,12 +51,14 @@ std::string unit_text(const Schedule& s, int unit) {
     const std::vector<int>& all = !u.is_frozen     ? s.layout->expert_units
                                   : u.is_quantized ? s.layout->quantized_units
                                   : u.is_reference ? s.layout->reference_units
+                                  : u.is_expert    ? s.layout->frozen_expert_units
                                                    : s.layout->frozen_units;
     const auto of = static_cast<int>(std::find(all.begin(), all.end(), unit) - all.begin());
     return fmt::format("{} {}",
                        !u.is_frozen     ? "experts"
                        : u.is_quantized ? "nf4"
                        : u.is_reference ? "reference"
+                       : u.is_expert    ? "frozen experts"
                                         : "frozen",
                        unit_text(s, of).substr(0, 5) == "block" ? std::to_string(of - 1) : unit_text(s, of));
   }

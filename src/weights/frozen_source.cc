@@ -134,6 +134,7 @@ FrozenDigest::Place FrozenDigest::place_of(int64_t offset, bool is_quantized) co
     const int64_t at = offset - unit.shard_offset + owned_range(unit, shard_index(layout_, unit, at_)).begin;
     for (const Parameter& p : unit.parameters) {
       const int64_t size = is_quantized ? nf4_record(p.numel).num_bytes : p.numel;
+      if (p.expert_place >= 0 && p.expert_place != group_index(layout_.mesh, Group::kEp, at_)) continue;
       if (at >= p.offset && at < p.offset + size) return {&unit, &p, at - p.offset};
     }
   }
@@ -141,6 +142,10 @@ FrozenDigest::Place FrozenDigest::place_of(int64_t offset, bool is_quantized) co
 }
 
 bool FrozenDigest::is_counted(const Place& place) const {
+  if (place.unit->is_expert) {  // which ranks of tp split or copy like others
+    const bool is_first = group_index(layout_.mesh, expert_group(layout_.mesh, layout_.sharding), at_) == 0;
+    return at_.dp_replicate == 0 && (place.unit->shard_ranks > 1 || is_first);
+  }
   return at_.dp_replicate == 0 && !place.unit->is_copy && (place.unit->shard_ranks > 1 || (at_.dp_shard == 0 && at_.cp == 0)) &&
          (place.parameter->split_dim >= 0 || at_.tp == 0);
 }

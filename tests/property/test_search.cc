@@ -345,6 +345,11 @@ TEST_CASE("search finds what brute force finds where ranks share experts, as man
     }
   }
   CHECK(choices > 10);
+  // Where tensor parallelism takes all ranks they are what splits the experts' states.
+  p.node_counts = {1};
+  p.base.hardware.gpus_per_node = 2;
+  p.tp = 2, p.ep = 0, p.pp = p.cp = 1;
+  CHECK(!legal_choices(p, 1).empty());
 }
 
 TEST_CASE("more memory never makes a feasible problem infeasible, nor slower by more than a tie") {

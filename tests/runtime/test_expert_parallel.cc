@@ -164,13 +164,12 @@ TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit",
   }
 }
 
-TEST_CASE("a part of a model with experts is trained beside tensor parallelism as on one rank", "[expert_parallel]") {
+TEST_CASE("a part of a model whose experts ranks share is trained as on one rank", "[expert_parallel]") {
   const std::vector<TunedCase> cases = {{"adapters on q and v", {}, {"q_proj", "v_proj"}, 3},
                                         {"adapters on all", {}, {std::string(kAllLinear)}, 2},
                                         {"experts of the first layer", {"model.layers.0.mlp.experts"}, {}, 0},
                                         {"down projections of experts, norms", {".*experts.*down_proj", ".*norm"}, {}, 0}};
   for (const SharedStrategy& s : strategies()) {
-    if (s.tp == 1 || s.ep > 1) continue;
     for (const TunedCase& c : cases) {
       INFO(s.name << ", " << c.name);
       TinyOptions o;
@@ -179,7 +178,7 @@ TEST_CASE("a part of a model with experts is trained beside tensor parallelism a
       o.accumulation = 2;
       tune(o, c);
       split(o, s);
-      check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+      check_as_one_rank(o, {num_rounds(1) > 1 ? Recompute::kNone : Recompute::kFull});
     }
   }
 }
@@ -235,8 +234,7 @@ TEST_CASE("what shared experts cannot be run with is refused by name", "[expert_
   CHECK(refused(o, [](Plan& p) { p.train.optimizer = kMuon; }).find("muon sees whole matrices, and ep 2") != std::string::npos);
   CHECK(refused(o, [](Plan& p) { p.train.optimizer = kAdafactor; }).find("adafactor sees whole matrices") != std::string::npos);
   const auto partly = [](Plan& p) { p.train.trainable = {".*norm.*"}; };
-  INFO(refused(o, partly));
-  CHECK(refused(o, partly).find("where parameters are frozen") != std::string::npos);
+  CHECK(refused(o, partly) == "accepted");
   CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }).find("no optimizer on the host with ep") !=
         std::string::npos);
   o.geometry.feed_forward = 38, o.tp = 2, o.ep = 4;

@@ -114,15 +114,14 @@ struct LeastTransfers {
 };
 
 // Every parameter gathered, and its gradient reduced, as often as the sharding asks, in one message instead of one for each unit.
-// Leaves out what a backward gathers again, frozen parameters, pipelines, and experts of which ranks have parts of their own.
+// Leaves out what a backward gathers again, frozen parameters, pipelines, and experts of which ranks have parts of their own
+// (`trained` are the others).
 LeastTransfers least_transfers(const Plan& plan, int64_t trained) {
   LeastTransfers out;
   if (plan.mesh.pp > 1) return out;
   const Sharding sharding = plan.strategy.sharding;
   const Group shards = shard_group(plan.mesh, sharding), replicas = replica_group(plan.mesh, sharding);
-  const int64_t experts = plan.mesh.ep > 1 || plan.mesh.tp > 1 ? expert_parameters(plan.model) : 0;
-  const double whole = static_cast<double>(trained - experts) / plan.mesh.tp,
-               element = static_cast<double>(size_bytes(plan.precision.compute));
+  const double whole = static_cast<double>(trained) / plan.mesh.tp, element = static_cast<double>(size_bytes(plan.precision.compute));
   const auto seconds = [&](InstructionOp op, Group group, double bytes_each) {
     return collective_s(plan, op, group, static_cast<int64_t>(whole * bytes_each));
   };
@@ -145,15 +144,16 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
   if (fresh) it->second = compute_of(plan, cache);
   const SimulationCache::ComputeCost& c = it->second;
   const bool shards_nothing = plan.strategy.sharding == Sharding::kDdp;  // but experts, perhaps
-  const int64_t trained = parameter_numbers(plan).trained;
-  const auto parameters = static_cast<double>(shards_nothing ? parameters_of_rank(plan.model, trained, plan.mesh.ep) : trained);
+  const ParameterNumbers all = parameter_numbers(plan);
+  const auto parameters =
+      static_cast<double>(shards_nothing ? numel_of_rank(all.trained, all.trained_experts, plan.mesh.ep) : all.trained);
   const double shard = parameters / static_cast<double>(state_shards(plan) * plan.mesh.tp * plan.mesh.pp);
   const double update_bytes = update_bytes_per_parameter(plan.train) + kNormBytesPerParameter;
   // Of a pipeline the mean of its stages, without what they keep.
   const int64_t kept_bytes = plan.mesh.pp == 1 ? c.kept_bytes : 0;
   const double compute = static_cast<double>(plan.gradient_accumulation) * c.seconds / plan.mesh.pp +
                          (has_host_optimizer(plan) ? 0 : stream_s(plan.hardware, shard * update_bytes));
-  const LeastTransfers transfers = least_transfers(plan, trained);
+  const LeastTransfers transfers = least_transfers(plan, all.trained - all.trained_experts);
   double busy_s = std::max({compute, transfers.gather_s, transfers.reduce_s});
   // Parameters that every rank holds are gathered when all of them have been updated.
   if (plan.strategy.sharding != Sharding::kZero3 && keeps_elements(plan.train.optimizer) && !has_host_optimizer(plan))
@@ -213,14 +213,15 @@ int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parts = int64_t{plan.mesh.tp} * plan.mesh.pp;  // the largest stage has the mean at least
   const ParameterNumbers all = parameter_numbers(plan);
   const bool shards_nothing = plan.strategy.sharding == Sharding::kDdp;  // but experts, perhaps
-  const int64_t held = parameters_of_rank(plan.model, all.trained, plan.mesh.ep);
-  const int64_t whole = (held + parts - 1) / parts, frozen = (all.frozen - all.quantized) / parts;
+  const int64_t held = numel_of_rank(all.trained, all.trained_experts, plan.mesh.ep);
+  const bool gathers = plan.strategy.sharding == Sharding::kZero3;
+  const int64_t held_frozen = gathers ? all.frozen : numel_of_rank(all.frozen, all.frozen_experts, plan.mesh.ep);
+  const int64_t whole = (held + parts - 1) / parts, frozen = (held_frozen - all.quantized) / parts;
   const int64_t parameters = shards_nothing ? whole : (all.trained + parts - 1) / parts;
   const auto records = static_cast<int64_t>(bytes_of(Dtype::kNf4Double) * static_cast<double>(all.quantized)) / parts;
   const int64_t shards = state_shards(plan);
   const int64_t element = size_bytes(plan.precision.compute);
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
-  const bool gathers = plan.strategy.sharding == Sharding::kZero3;
   const bool is_on_host = has_host_optimizer(plan), uses_master = shards == 1 && element == 4 && !is_on_host;
   int64_t bytes =
       is_on_host ? split(gathers ? element * parameters : 0) : split(8 * parameters + optimizer_bytes(plan.train, parameters));

@@ -126,9 +126,10 @@ class Space {
     const int64_t sequences = sequences_per_step(p_, dp);
     if (sequences < dp) return;
     const int64_t per_rank = sequences / dp;
+    const int64_t ranks = int64_t{dp} * c.cp * (is_native(p_.base) && g_.num_experts > 0 ? c.tp : 1);  // which split states
     for (const Sharding sharding : p_.shardings) {
       if (!contains(p_.trainer.shardings, sharding)) continue;
-      if (int64_t{dp} * c.cp == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
+      if (ranks == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
       c.sharding = sharding;
       for (const int shard : shard_sizes(sharding, dp, c)) {
         c.dp_shard = shard, c.dp_replicate = dp / shard;
