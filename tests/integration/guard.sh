@@ -32,7 +32,7 @@ make_poisoned() { # NAME RANKS [FLAGS...]; HELD_OUT: one document in so many
 make_poisoned stops 2
 run "a loss that is not finite" 6 launch stops --threads 1
 for rank in 0 1; do
-  grep -qE "^\[rank $rank\] rank $rank on $host, training step [0-9]+, the loss is nan; it began on rank [01], windows [0-9]+(, [0-9]+)* of the training data; help: " <<< "$said" ||
+  grep -qE "^\[rank $rank\] rank $rank on $host, training step [0-9]+, the loss is nan; it began on rank [01], windows [0-9, ]+ of the training data(; rank [01], windows [0-9, ]+ of the training data)?; help: " <<< "$said" ||
     fail "a loss that is not finite: rank $rank" "$said"
 done
 is "both ranks say the same" "$(sed -nE 's/^\[rank [01]\] rank [01] on [^,]*, (.*the loss is nan.*)/\1/p' <<< "$said" | sort -u | wc -l)" 1

@@ -24,13 +24,13 @@ need_trainer() {
   [[ -x $DISTSETUP_BIN/distsetup-train ]] || { echo "not run: no distsetup-train in $DISTSETUP_BIN (built without -DDISTSETUP_RUNTIME=ON)"; exit 77; }
 }
 
-# Documents of unequal length, the same each time: 40 steps of 256 tokens meet the ends of some eight of them. The eighth and later
+# Documents of unequal length, the same each time: 40 steps of 256 tokens meet the ends of some six of them. The eighth and later
 # ones of data/ end up held out or not as `distsetup plan` decides.
 make_data() {
   mkdir -p "$work/data"
   local file count=0
   for file in "$DISTSETUP_SOURCE"/src/plan/*.h "$DISTSETUP_SOURCE"/src/base/*.h; do
-    head -c $((400 + count * 1709 % 1600)) "$file" > "$work/data/$(basename "$file")"
+    head -c $((600 + count * 1709 % 2400)) "$file" > "$work/data/$(basename "$file")"
     count=$((count + 1))
   done
 }
