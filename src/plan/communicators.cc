@@ -8,8 +8,8 @@
 namespace distsetup {
 namespace {
 
-// The ranks of a group from its first on: so many, so far apart, of each axis that has several; -1 fills up. Groups of the same ranks
-// are the same here, whatever their names.
+// How the ranks of a group lie: for each axis along which it has several, how many and how far apart, the nearest first. Unused places
+// are {1, 0}. Two groups that have the same ranks are equal here, whatever they are called.
 using Spread = std::array<std::pair<int, int>, 5>;  // size, stride
 
 Spread spread_of(const Mesh& m, Group group) {

@@ -219,8 +219,7 @@ class PipelineCompiler final : public UnitCompiler {
     if (is_last(chunk)) forward(chunk, head(), head());
     for (int u = span(chunk).last; u >= span(chunk).first && turns_back(u); --u) {
       backward(chunk, u);
-      after_backward(u, last);
-      if (const int experts = s_.layout->expert_unit(u); experts >= 0) after_backward(experts, last);
+      after_program_backward(u, last);
       if (u == head() && s_.layout->units.front().is_copy) after_backward(0, last);
     }
     if (const int shared = s_.layout->shared_unit(span(chunk).last); shared >= 0) after_backward(shared, last);

@@ -80,8 +80,7 @@ class Compiler final : public UnitCompiler {
     forward_all(true);
     for (int u = head(); u >= 0 && has_backward(s_, u); --u) {
       backward(u);
-      after_backward(u, last);
-      if (const int experts = s_.layout->expert_unit(u); experts >= 0) after_backward(experts, last);
+      after_program_backward(u, last);
     }
     if (const int shared = s_.layout->shared_unit(head()); shared >= 0) after_backward(shared, last);
     finish_gradients(last);

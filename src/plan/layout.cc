@@ -104,7 +104,7 @@ struct UnitsBeside {
 struct LayoutUnits {
   Layout& layout;
   std::vector<UnitLayout> shared;   // of each part of the model that the stage has
-  std::vector<UnitsBeside> beside;  // each unit that has a program
+  std::vector<UnitsBeside> beside;  // of each unit that has a program, in their order
   bool keeps_reference = false;
 };
 

@@ -95,7 +95,7 @@ struct Layout {
   int64_t numel = 0;                     // parameters of the model, adapters included
   int64_t trained_numel = 0;             // of them those that change
   int64_t trained_expert_numel = 0;      // and of these those that lie in expert units
-  int64_t frozen_expert_numel = 0;       // of those that do not change the same
+  int64_t frozen_expert_numel = 0;       // of those that do not change: in frozen units of experts
   int64_t stored_numel = 0;              // and those that checkpoints hold: all but what lies in frozen units
   int64_t quantized_numel = 0;           // and those that are held as nf4
   int64_t hidden_numel = 0;              // of the model's trained ones: in matrices of blocks, which Muon takes (update_layout.h)

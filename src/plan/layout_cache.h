@@ -20,7 +20,7 @@ struct ParameterNumbers {
   int64_t quantized = 0;                            // of the frozen ones: held as nf4
   int64_t reference = 0;                            // copies of what is trained, held as what is frozen
 };
-// Of so many, so many of them experts', those that a rank has when nothing but experts is split.
+// How many of `all` parameters a rank has where ep ranks share `experts` of them, and nothing else is split.
 inline int64_t numel_of_rank(int64_t all, int64_t experts, int ep) { return all - experts + experts / ep; }
 ParameterNumbers parameter_numbers(const Plan& plan);  // of the whole model, adapters included
 

@@ -54,6 +54,11 @@ class UnitCompiler : protected ScheduleWriter {
   // --- gradients. `last`: of the last micro-batch.
 
   void after_backward(int u, bool last);
+  // Of a unit that has a program: its own gradients, and those of its experts where they lie apart.
+  void after_program_backward(int u, bool last) {
+    after_backward(u, last);
+    if (const int experts = s_.layout->expert_unit(u); experts >= 0) after_backward(experts, last);
+  }
   void finish_reductions(bool last) {  // all that are under way
     while (!pending_.empty()) finish_reduce(last);
   }

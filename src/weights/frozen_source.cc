@@ -142,7 +142,7 @@ FrozenDigest::Place FrozenDigest::place_of(int64_t offset, bool is_quantized) co
 }
 
 bool FrozenDigest::is_counted(const Place& place) const {
-  if (place.unit->is_expert) {  // which ranks of tp split or copy like others
+  if (place.unit->is_expert) {  // tp does not cut their matrices: its ranks split or copy them as others do
     const bool is_first = group_index(layout_.mesh, expert_group(layout_.mesh, layout_.sharding), at_) == 0;
     return at_.dp_replicate == 0 && (place.unit->shard_ranks > 1 || is_first);
   }

@@ -117,9 +117,9 @@ bool is_one_off(std::string_view a, std::string_view b) {
 }
 
 void env_misspelt(const Document& d, const EnvironmentSetting& one, Findings& report) {
+  const bool is_right = std::find(kCommonNames.begin(), kCommonNames.end(), one.name) != kCommonNames.end();
   for (const std::string& name : kCommonNames) {
-    if (!is_one_off(one.name, name) || is_read_here(d, one.name)) continue;
-    if (std::find(kCommonNames.begin(), kCommonNames.end(), one.name) != kCommonNames.end()) return;
+    if (is_right || !is_one_off(one.name, name) || is_read_here(d, one.name)) continue;
     report.add("ENV009", d, one.name_span, fmt::format("nothing reads {}: it is silently ignored", one.name),
                {fmt::format("did you mean {}", name), "", {{one.name_span.begin, one.name_span.end, name}}, {}});
     return;

@@ -91,7 +91,7 @@ std::string variable_for_shell(const std::string& word) {
     }
     const size_t begin = at + (at + 1 < word.size() && word[at + 1] == '{' ? 2 : 1);
     size_t end = begin;
-    while (end < word.size() && (is_name_char(word[end]))) ++end;
+    while (end < word.size() && is_name_char(word[end])) ++end;
     const bool is_closed =
         begin == at + 1 || (end < word.size() && (word[end] == '}' || word[end] == ':'));  // "${trial.lr}" is a template's
     if (is_closed && end > begin && (word[begin] < '0' || word[begin] > '9')) return word.substr(begin, end - begin);
