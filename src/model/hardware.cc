@@ -98,6 +98,7 @@ Result<Gpu> gpu_from_value(const Value& value, const std::string& name) {
   in.efficiency("attention_forward_efficiency", gpu.attention_forward_efficiency);
   in.efficiency("attention_backward_efficiency", gpu.attention_backward_efficiency);
   in.count("num_sm", gpu.num_sm);
+  if (value.find("l2_cache") != nullptr) in.bytes("l2_cache", gpu.l2_bytes);
   reader.require("link");
   if (const Value* link = reader.child("link"); link != nullptr && link->kind == Value::Kind::kMap) {
     MapReader link_reader(*link, "link", diagnostics);

@@ -37,6 +37,7 @@ struct Gpu {
   double attention_forward_efficiency = 0;
   double attention_backward_efficiency = 0;
   int64_t num_sm = 0;           // streaming multiprocessors or compute units
+  int64_t l2_bytes = 0;         // the last cache before the memory; 0 = not known
   Link link;                    // to the other GPUs of the node
   bool p2p = true;              // GPUs reach each other's memory without the host
   double pcie_bytes_per_s = 0;  // to the host, per direction

@@ -189,6 +189,7 @@ TEST_CASE("presets: constants of a GPU carry their units") {
   CHECK(h100.peak_fp32_flops_per_s == 67e12);
   CHECK(h100.link.bytes_per_s == 450e9);
   CHECK(h100.num_sm == 132);
+  CHECK(h100.l2_bytes == 50LL << 20);
   CHECK(h100.p2p);
   CHECK_FALSE(find_gpu(presets(), "4090")->gpu.p2p);
   CHECK(find_gpu(presets(), "V100")->gpu.peak_bf16_flops_per_s == 0);  // not supported
