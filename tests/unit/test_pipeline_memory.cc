@@ -287,6 +287,7 @@ TEST_CASE("megatron_gpt: a layer saves what Korthikanti et al. count") {  // arX
   s.model = *find_model(presets(), "gpt2_xl");
   s.framework = Framework::kMegatron;
   s.program = "megatron_gpt";
+  s.flash_attention = false;
   s.model.num_heads = s.model.num_kv_heads = 16;
   s.model.hidden = 2048;
   s.model.head_size = 128;
@@ -309,4 +310,6 @@ TEST_CASE("megatron_gpt: a layer saves what Korthikanti et al. count") {  // arX
   CHECK(saved(0) == Approx((34 + scores) / 8));
   CHECK(saved(recompute_module("core_attn")) == Approx(34.0 / 8));
   CHECK(saved(kWholeLayer) == Approx(2.0 / 8));
+  s.flash_attention = true;  // no scores, and nothing in their place
+  CHECK(saved(0) == Approx(34.0 / 8));
 }

@@ -82,6 +82,24 @@ TEST_CASE("replay programs: a compiled block keeps no fp32 copies") {
   CHECK(saved_per_token(s, TraceMode::kOpSelective) == 2 * h + 2 * A + K + F + lse);
 }
 
+TEST_CASE("replay programs: an MLP of two matrices keeps no gate") {
+  Setup s = torchtitan(8192);
+  const int64_t h = 4096, A = 2 * 32 * 128, F = 2 * 14336, lse = 4 * 32;
+  s.model.gated_mlp = false;
+  CHECK(saved_per_token(s, TraceMode::kKeepAll) == 16 * h + 4 * A + 2 * F + lse);
+  s.program = "torchtitan_compiled";
+  CHECK(saved_per_token(s, TraceMode::kKeepAll) == 8 * h + 4 * A + 2 * F + lse + 2 * 4);
+}
+
+TEST_CASE("replay programs: tensor parallelism splits heads and MLP of Transformers' modules, and neither norms nor sums") {
+  Setup s = torchtitan(4096);
+  s.program = "hf_eager";
+  s.tp = 4;
+  s.dp_shard = 2;
+  const int64_t h = 4096, A = 2 * 32 * 128, K = 2 * 8 * 128, F = 2 * 14336, lse = 4 * 32;
+  CHECK(saved_per_token(s, TraceMode::kKeepAll) == 16 * h + (2 * A + 2 * K + 4 * F + lse) / 4);
+}
+
 TEST_CASE("replay programs: Hugging Face keeps kv heads as they are unless its release repeats them") {
   Setup s = torchtitan(4096);
   s.program = "hf_eager";
