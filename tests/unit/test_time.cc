@@ -387,6 +387,25 @@ TEST_CASE("step time: keys and values of two sizes run in PyTorch's memory-effic
   CHECK(attention_kernel(setup_of("llama3.1_8b", "h100_sxm", 8)) == AttentionKernel::kFlash2);
 }
 
+TEST_CASE("step time: fp32 adapters without autocast move their input and output once more for every operation that no cache holds") {
+  Setup lora = setup_of("llama2_7b", "h100_sxm", 1);
+  lora.framework = Framework::kDdp;
+  lora.sharding = Sharding::kDdp;
+  lora.program = "hf_eager";
+  lora.finetune = Finetune::kLora;
+  lora.frozen_dtype = Dtype::kBf16;
+  lora.lora = {16, true, true, true, true, true, true, true};
+  lora.lora.dtype = Dtype::kF32;
+  lora.sequence_length = 8192;
+  Setup cached = lora;
+  cached.gpu.l2_bytes = int64_t{1} << 40;
+  // 36 bytes an element of what an adapter reads and writes at the least, of seven matrices in 32 layers.
+  const double moved = 36.0 * 32 * 8192 * (4 * 4096 + 3 * 4096.0);
+  CHECK(step_s(lora) - step_s(cached) > moved / lora.gpu.memory_bytes_per_s);
+  lora.autocast = cached.autocast = true;
+  CHECK(step_s(lora) == step_s(cached));
+}
+
 TEST_CASE("step time: samples of different lengths are padded to the longest of their micro-batch") {
   Setup s = setup_of("llama3.1_8b", "h100_sxm", 8);
   s.sequence_length = 1024;

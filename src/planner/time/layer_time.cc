@@ -97,7 +97,16 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
         gemm_s(rate_of_adapters, rows, m.lora_rank, k, bytes, bytes) + gemm_s(rate_of_adapters, rows, n, m.lora_rank, bytes, bytes);
     p.gemm += adapter * (forward ? 1 : 2);
     p.flops += 2 * rows * m.lora_rank * (n + k) * (forward ? 1 : 2);
-    p.elementwise += (c.program == ProgramClass::kEager ? 6 : 2) * rows * n / c.memory_bytes_per_s;  // added to the base's output
+    // What the last cache holds between two operations costs no memory traffic.
+    const bool is_cached = 4 * rows * std::max(k, n) <= static_cast<double>(s.gpu.l2_bytes);
+    if (wide && !is_cached) {
+      // peft/tuners/lora/layer.py, Linear.forward, an operation a kernel: the input cast and dropped out; the output scaled, added to
+      // the base's in fp32 and cast back; in backward the same casts the other way, and the input's two gradients added up.
+      const double dropped = s.lora.dropout > 0 ? 9 : 0;
+      p.elementwise += (((forward ? 6 : 12) + dropped) * rows * k + (forward ? 24 : 20) * rows * n) / c.memory_bytes_per_s;
+    } else {
+      p.elementwise += (c.program == ProgramClass::kEager ? 6 : 2) * rows * n / c.memory_bytes_per_s;  // added to the base's output
+    }
   }
   // Every expert's matrices are unpacked, however few rows it has.
   const bool packed = s.finetune == Finetune::kQlora && (m.experts == 0 || quantises_experts(s));
