@@ -1,4 +1,4 @@
-// Trainers with loops of their own that no constant and no list of kernels was made for: prime-rl, nanotron, canifinetune. What their
+// Trainers with loops of their own that no constant and no list of kernels was made for: prime-rl, nanotron and the like. What their
 // sources say of a run whose settings the row does not name.
 #include <algorithm>
 
@@ -89,6 +89,30 @@ Setup fitcheck_row(const Row& row, Setup s) {
   return s;
 }
 
+// universal-llm-trainer (src/models/llama3.py, trainer/trainer.py, 2025-08): Transformers' modules under a loop of its own; the loss
+// of the model's 16-bit logits without their last position; adapters in fp32 and no autocast; 4-bit models as peft prepares them.
+Setup universal_row(const Row& row, Setup s) {
+  constexpr int kReleased = 202502;
+  const bool sharded = row.text("strategy").starts_with("FSDP"), quantised = s.finetune == Finetune::kQlora;
+  s.framework = sharded ? Framework::kFsdp1 : Framework::kDdp;
+  s.sharding = sharded ? Sharding::kZero3 : Sharding::kDdp;
+  s.program = "hf_eager";
+  s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = Dtype::kBf16;
+  s.recompute = ActivationRecompute::kFull;
+  s.reentrant_checkpoint = true;
+  s.loss = quantised ? LossHead::kEager : LossHead::kLowPrecision;
+  s.optimizer_implementation = OptimizerImplementation::kForeach;
+  s.software.released = kReleased;
+  s.software.residual_in_fp32 = s.software.unquantised_in_fp32 = quantised;
+  if (s.finetune == Finetune::kFull) return s;
+  s.frozen_dtype = quantised ? Dtype::kNf4Double : Dtype::kBf16;
+  s.lora = lora_targets("all", 8);
+  s.lora.dtype = sharded ? Dtype::kBf16 : Dtype::kF32;
+  s.lora.dropout = 0.05;
+  if (!sharded) s.gradient_dtype = s.state_dtype = Dtype::kF32;
+  return s;
+}
+
 // A script that nothing is known of but what its user says of a run.
 Setup own_script(const Row& row, Setup s) {
   s.framework = row.text("strategy").starts_with("FSDP1")  ? Framework::kFsdp1
@@ -100,7 +124,11 @@ Setup own_script(const Row& row, Setup s) {
   s.program = s.compiled ? "unknown_compiled" : "unknown";
   s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.loss = s.compiled ? LossHead::kCompiled : LossHead::kEager;
+  s.software.online_softmax = s.compiled;  // one graph from tokens to loss: its logits stay in 16 bits
   s.optimizer_implementation = row.says("optimizer", "foreach") ? OptimizerImplementation::kForeach : OptimizerImplementation::kFused;
+  // Under autocast an embedding's fp32 rows start the residual stream, and norms compute in fp32.
+  s.autocast = row.says("precision", "autocast");
+  s.software.residual_in_fp32 = s.autocast && s.parameter_dtype == Dtype::kF32;
   s.flash_package = row.says("flash_attention", "FA2") ? 2 : 0;
   if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
   return s;
@@ -111,7 +139,8 @@ Setup own_script(const Row& row, Setup s) {
 bool is_own_loop(const Row& row) {
   const std::string& framework = row.text("framework");
   for (const std::string_view begin :
-       {"canifinetune", "fitcheck", "LLMs-from-scratch", "lai-proj", "llm_TII", "distributed-training-guide"}) {
+       {"canifinetune", "fitcheck", "LLMs-from-scratch", "lai-proj", "llm_TII", "distributed-training-guide", "adana",
+        "nanogpt-speedrun", "universal-llm-trainer", "single-file GPT-2", "Paxml"}) {
     if (framework.starts_with(begin)) return true;
   }
   return framework == "prime-rl" || framework == "nanotron";
@@ -124,6 +153,7 @@ Result<Setup> loop_row(const Row& row) {
   if (framework == "prime-rl") return prime_row(row, *common);
   if (framework == "nanotron") return nanotron_row(*common);
   if (framework.starts_with("fitcheck")) return fitcheck_row(row, *common);
+  if (framework.starts_with("universal-llm")) return universal_row(row, *common);
   if (!framework.starts_with("canifinetune")) return own_script(row, *common);
   common->recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   return canifinetune_row(*common);

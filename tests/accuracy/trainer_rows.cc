@@ -31,6 +31,8 @@ void parallel(Setup& s, const Row& row) {
     // dp_shard of a row counts the ranks of a sequence too.
     if (s.model.hidden > 0) s.reduce_bucket_elements = s.model.hidden * s.model.hidden;
     s.prefetch_bucket_elements = s.model.hidden * s.model.hidden * 9 / 10;
+    // zero.Init(mem_efficient_linear=False): PyTorch's own linear holds the gathered weight that it saves until backward.
+    if (contains(row.text("notes"), "mem_efficient_linear off")) s.max_live_parameters = 1e12;
   } else if (contains(strategy, "FSDP")) {
     s.framework = contains(strategy, "FSDP2") ? Framework::kFsdp2 : Framework::kFsdp1;
     s.sharding = contains(strategy, "SHARD_GRAD_OP") ? Sharding::kZero2 : Sharding::kZero3;

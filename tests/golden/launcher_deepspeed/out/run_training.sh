@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 20a5f2c35bd92fc95a113854fcdd78432f15a8a89b2bebfdf1ca8b4739d27802
+# distsetup 0.1.0, inputs 1f0cd85aa5163ddf69a73a64cf6fcda12f62b080f0fc34799365b603dd517ed4
 # command: distsetup launcher --model llama3.2_1b --zero-stage 2 --recompute none --micro-batch 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
 # plan: llama3.2_1b, zero2, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs a1e7a58ea932b8ab0d9d4385ef3e6eaaa0af6b93342e0f4f2996bda43b91d638
+# distsetup 0.1.0, inputs 7e919cfcc132e03cc1c34e901082cf7218197a7947fdd40b3931204760ede52a
 # command: distsetup launcher --model llama3.2_1b --sharding zero3 --num_nodes 4 --num_gpus_per_node 8 --master_addr 192.168.1.100 --master_port 29500
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks

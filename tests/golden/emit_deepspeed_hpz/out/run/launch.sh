@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 642048775ca86236471eae5c1e8dcd7966c5a140201d527942ed9aceb612f539
+# distsetup 0.1.0, inputs 5c450da997560f9d923f9dba0b580742751dcdc45862e9b37996fcd961b666c1
 # command: distsetup emit --target deepspeed --model 13B --nodes 2 --gpus 8xH100-80GB --sharding zero3 --hpz 8 --recompute full --micro-batch 1
 # plan: llama2_13b, zero3, recompute full, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 7fb264947526333ddfa886a940e73ee13a4f728ff48eef92af0fd686a2c57bbf
+# distsetup 0.1.0, inputs 46bd5d7556b2b0ec6833dddd99db4fe7bf6a8b136ab9bcb401fc2bf603564972
 # command: distsetup emit --target native --model tiny --gpu cpu --gpus 2 --sequence-length 64 --global-batch 4
 # plan: tiny, zero1, recompute none, bf16: fits
 # 1 node × 2 processes = 2 ranks

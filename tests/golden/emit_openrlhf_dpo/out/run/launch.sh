@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 7d6c28ad818ffb48e543ab0d753191e84cc5702fba52fce5a48985a50ce15703
+# distsetup 0.1.0, inputs acaa3fb3db6d17930be408e43959a08889306215be16d74ade4fae4a8632006e
 # command: distsetup emit --target openrlhf --method dpo --model llama3.1_8b --nodes 1 --gpus 8
 # plan: llama3.1_8b, zero3, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks
