@@ -225,7 +225,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
     case InstructionOp::kAccumulate: accumulate(call, layout(), i.unit, place, kernels_of(i)); break;
     case InstructionOp::kGradNorm: gradient_norm(call, layout(), place, kernels_of(i)); break;
     case InstructionOp::kCopyToHost:
-    case InstructionOp::kCopyToDevice: copy(i, call); break;
+    case InstructionOp::kCopyToDevice: copy(list.schedule, i, call); break;
     case InstructionOp::kOptimizerStep: metered(list, i, i.first_step, [&] { optimizer_step(i, call); }); break;
     case InstructionOp::kZero:
       // Before the first step run buffers are zeroed when they are allocated: by now they hold the model.
@@ -240,9 +240,9 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
 }
 
 // Of a unit's gradient what this rank has of it: nobody writes the padding.
-void Engine::State::copy(const Instruction& i, const Call& call) {
+void Engine::State::copy(const Schedule& schedule, const Instruction& i, const Call& call) {
   const Argument &from = call.reads[0], &to = call.writes[0];
-  const bool is_gradient = i.op == InstructionOp::kCopyToHost && i.unit >= 0;
+  const bool is_gradient = i.op == InstructionOp::kCopyToHost && i.unit >= 0 && !moves_activation(schedule, i);
   const int64_t count = is_gradient ? owned_by(layout().units[size_t(i.unit)]).size() : numel(from);
   device.copy(i.stream, to.data, from.data, count * size_bytes(from.dtype));
 }

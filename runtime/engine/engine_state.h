@@ -57,7 +57,7 @@ struct Engine::State {
   ElementRange owned_by(const UnitLayout& unit) const { return owned_range(unit, shard_index(layout(), unit, place)); }
   const Kernels& kernels_of(const Instruction& i) const { return (i.stream == Stream::kHost ? *host : device).kernels(); }
   void make_optimizers();
-  void copy(const Instruction& i, const Call& call);
+  void copy(const Schedule& schedule, const Instruction& i, const Call& call);
   void poison(void* data, int64_t num_bytes, bool is_on_host);
   const BoundList& list(Phase phase) const { return lists.at(phase); }
 

@@ -15,6 +15,7 @@
 #include "model/count.h"
 #include "model/geometry.h"
 #include "plan/chunked_loss.h"
+#include "plan/host_writer.h"
 #include "plan/schedule.h"
 
 namespace distsetup {
@@ -233,11 +234,10 @@ std::string format_start(const Plan& plan, const RunFacts& facts) {
   text += fmt::format("  train       {} steps, learning rate {:g} to {:g} ({}), warm-up {}, clip {:g}, seed {}\n", plan.train.steps,
                       plan.train.learning_rate, plan.train.min_learning_rate, name(plan.train.lr_schedule), plan.train.warmup_steps,
                       plan.train.grad_clip, plan.train.seed);
-  if (plan.offload.optimizer == OffloadPlace::kHost)
-    text += fmt::format("  offload     optimizer on the host, {} B of each rank\n", format_count(plan.host.host_bytes));
-  if (plan.offload.optimizer == OffloadPlace::kNvme)
-    text += fmt::format("  offload     optimizer on a local disk, {} B of each rank; {} B on the host\n",
-                        format_count(plan.host.disk_bytes), format_count(plan.host.host_bytes));
+  if (plan.offload != OffloadPlan{})
+    text += fmt::format("  offload     {}: {} B of each rank on the host{}\n", offload_words(plan.offload),
+                        format_count(plan.host.host_bytes),
+                        plan.host.disk_bytes > 0 ? fmt::format(", {} B on the disk", format_count(plan.host.disk_bytes)) : "");
   if (plan.precision.compute == Dtype::kF16) {
     const LossScalePlan& s = plan.precision.loss_scale;
     text += s.fixed > 0 ? fmt::format("  loss scale  {}\n", s.fixed)

@@ -2,8 +2,10 @@
 #include "plan/compile_schedule.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
+#include "plan/activation_writer.h"
 #include "plan/compile_pipeline.h"
 #include "plan/unit_compiler.h"
 
@@ -14,7 +16,9 @@ class Compiler final : public UnitCompiler {
  public:
   Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase, 0) {
     for (const UnitLayout& unit : s_.layout->units)
-      shares_gathers_ = shares_gathers_ || (unit.is_frozen && !unit.is_reference && unit.shard_ranks > 1);
+      shares_gathers_ =
+          shares_gathers_ || (unit.is_frozen && !unit.is_reference && (unit.shard_ranks > 1 || has_host_parameters(plan)));
+    if (has_host_activations(plan) && phase == Phase::kStep) activations_.emplace(static_cast<ScheduleWriter&>(*this));
   }
 
  private:
@@ -58,6 +62,7 @@ class Compiler final : public UnitCompiler {
       const bool kept_whole = !plan_.strategy.reshard_after_forward && (!of_embedding || plan_.model.tied_embeddings);
       if (!train || !(next_in_backward || kept_whole) || !is_read_again(u, bucket)) release(i, bucket);
     }
+    if (activations_.has_value()) activations_->forward(u);
   }
 
   // By backward, or where it is the embedding's by a tied head.
@@ -70,9 +75,11 @@ class Compiler final : public UnitCompiler {
     phase_ = "backward";
     ensure_gathered(u, Reader::kBackward);
     for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k > 0 ? u - k : -1, Reader::kBackward);
+    for (int k = 0; k <= plan_.strategy.prefetch && activations_.has_value(); ++k) activations_->raise(u - k);
     Instruction& i = emit_backward(u);
     for (const int bucket : needs(u, Reader::kBackward)) release(i, bucket);
     if (u == 0) release(i, 0);
+    if (activations_.has_value()) activations_->backward(u);
   }
 
   void micro_batch(int index, bool last) {
@@ -111,7 +118,8 @@ class Compiler final : public UnitCompiler {
     close_segment(1);
   }
 
-  bool shares_gathers_ = false;  // the reference and the policy read frozen parameters that are gathered
+  std::optional<ActivationWriter> activations_;  // where they wait on the host
+  bool shares_gathers_ = false;                  // the reference and the policy read frozen parameters that are gathered
 };
 
 }  // namespace

@@ -144,11 +144,11 @@ void Contributions::check_flow(int rank, const Instruction& i, int64_t m) {
   if (i.op == InstructionOp::kForward) value(t.kept, i.unit) = kept;
 }
 
-// The norm, or a unit's parameters.
+// The norm, an activation, or a unit's parameters.
 void Contributions::copy_to_device(JobRank& r, const Instruction& i) {
   const int from = r.list->slot(i.uses[0], std::max(i.unit, 0)), to = r.list->slot(i.uses[1], std::max(i.unit, 0));
-  if (i.unit < 0) return void(r.value[to] = r.value[from]);
-  r.own[to] = r.own[from];
+  if (i.unit < 0 || moves_activation(r.list->s, i)) return void(r.value[to] = r.value[from]);
+  r.own[to] = holds_frozen(r.list->s.buffers[i.uses[0]]) ? r.version : r.own[from];
   r.whole[to] = r.list->s.layout->units[i.unit].shard_ranks == 1 ? r.own[to] : -1;
 }
 

@@ -241,14 +241,13 @@ class Expander {
         step.writes = {own_elements(i.uses[1], i.unit)};
         break;
       case InstructionOp::kCopyToHost:
-      case InstructionOp::kCopyToDevice:
-        if (i.uses.size() == 2) {
-          step.reads = {i.unit >= 0 ? shard_range(i.uses[0], i.unit) : flat(i.uses[0])};
-          step.writes = {i.unit >= 0 ? own_elements(i.uses[1], i.unit) : flat(i.uses[1])};
-        } else {
-          step.reads = {flat(i.uses[0])};  // of a save
-        }
+      case InstructionOp::kCopyToDevice: {
+        const bool of_shard = i.unit >= 0 && !is_tensor(s_.buffers[i.uses[0]]);
+        step.reads = {of_shard ? shard_range(i.uses[0], i.unit) : flat(i.uses[0])};
+        if (i.uses.size() == 2)  // else of a save
+          step.writes = {of_shard ? own_elements(i.uses[1], i.unit) : flat(i.uses[1])};
         break;
+      }
       case InstructionOp::kAllGather:
         step.reads = {own_chunk(i.uses[0], i.unit)};
         step.writes = {unit_flat(i.uses[0], i.unit)};
@@ -314,7 +313,6 @@ class Expander {
   // --- liveness
 
   void lifetimes() {
-    std::set<int> by_instruction;  // freed by an instruction, not by their last touch
     for (const Instruction& i : s_.instructions) {
       for (const int b : i.allocates) {
         const bool when_written = i.op == InstructionOp::kBackward && s_.buffers[b].unit == i.unit;
@@ -322,7 +320,7 @@ class Expander {
       }
       for (const int b : i.frees) {
         s_.buffers[b].last_step = i.first_step + i.num_steps - 1;
-        by_instruction.insert(b);
+        by_instruction_.insert(b);
       }
     }
     for (int n = 0; n < static_cast<int>(s_.steps.size()); ++n) {
@@ -330,7 +328,7 @@ class Expander {
         Buffer& b = s_.buffers[v.buffer];
         if (b.lifetime == BufferLifetime::kRun) return;
         if (b.first_step < 0) b.first_step = n;
-        if (!by_instruction.contains(v.buffer)) b.last_step = n;
+        if (!by_instruction_.contains(v.buffer)) b.last_step = n;
       };
       for (const View& v : s_.steps[n].reads) touch(v);
       for (const View& v : s_.steps[n].writes) touch(v);
@@ -350,6 +348,7 @@ class Expander {
         Buffer& to = s_.buffers[w];
         if (to.lifetime != BufferLifetime::kSpan || s_.buffers[r].lifetime != BufferLifetime::kSpan) continue;
         if (!is_tensor(to) || !is_tensor(s_.buffers[r]) || to.overlay_of >= 0) continue;  // over an earlier operand
+        if (by_instruction_.contains(w) || by_instruction_.contains(r)) continue;
         Buffer& from = s_.buffers[root_buffer(s_.buffers, r)];
         if (to.first_step != n || from.last_step != n || aligned(from.bytes) != aligned(to.bytes)) continue;
         to.overlay_of = root_buffer(s_.buffers, r);
@@ -381,6 +380,7 @@ class Expander {
   std::vector<Homes> forward_tensors_;  // per unit, of the current micro-batch
   std::vector<Home> backward_in_;       // per unit: its dx
   Home output_, reference_output_;      // y of the unit before
+  std::set<int> by_instruction_;        // buffers that an instruction frees, not their last touch
   std::set<std::pair<int, int64_t>> gradients_written_;
 };
 

@@ -7,6 +7,7 @@
 #include "base/diagnostic_codes.h"
 #include "model/count.h"
 #include "plan/expert_rules.h"
+#include "plan/host_writer.h"
 #include "plan/optimizer.h"
 
 namespace distsetup {
@@ -184,7 +185,7 @@ Diagnostics check_expert_parallel(const Plan& p) {
          fmt::format("{} sees whole matrices, and ep {} leaves each rank other ones: the native trainer does not run it with ep",
                      p.train.optimizer, m.ep),
          "--ep 1, or --optimizer adamw");
-  refuse(p.offload != OffloadPlan{}, code::kUnsupportedFeature,
+  refuse(has_host_optimizer(p), code::kUnsupportedFeature,
          fmt::format("the native trainer has no optimizer on the host with {}", axis),
          "--ep 1 and --tp 1, or leave --offload-optimizer out");
   return out;

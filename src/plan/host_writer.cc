@@ -1,6 +1,7 @@
 #include "plan/host_writer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -17,19 +18,41 @@ bool steps_by_unit(const TrainPlan& train) { return train.optimizer != "adamw_8b
 
 }  // namespace
 
+std::string offload_words(const OffloadPlan& offload) {
+  std::string text;
+  for (const auto& [place, words] :
+       {std::pair{OffloadPlace::kNvme, "on a local disk"}, std::pair{OffloadPlace::kHost, "on the host"}}) {
+    std::vector<std::string> what;
+    if (offload.optimizer == place) what.emplace_back("optimizer");
+    if (offload.parameters == place) what.emplace_back("parameters");
+    if (offload.activations == place) what.emplace_back("activations");
+    if (what.empty()) continue;
+    const std::string last = what.back();
+    what.pop_back();
+    text += fmt::format("{}{}{}{} {}", text.empty() ? "" : ", ", fmt::join(what, ", "), what.empty() ? "" : " and ", last, words);
+  }
+  return text;
+}
+
 OffloadProblem offload_problem(const Plan& plan) {
   const OffloadPlan& o = plan.offload;
-  if (o.parameters != OffloadPlace::kNone || o.activations != OffloadPlace::kNone)
-    return {fmt::format("the native trainer offloads the optimizer alone, the plan says parameters {} and activations {}",
-                        name(o.parameters), name(o.activations)),
-            "--offload-parameters none --offload-activations none"};
+  if (o.parameters == OffloadPlace::kNvme || o.activations == OffloadPlace::kNvme)
+    return {fmt::format("the native trainer has the optimizer alone on a disk, the plan says {}",
+                        o.parameters == OffloadPlace::kNvme ? "parameters" : "activations"),
+            o.parameters == OffloadPlace::kNvme ? "--offload-parameters host" : "--offload-activations host"};
+  if (o != OffloadPlan{} && plan.mesh.pp > 1)
+    return {fmt::format("the native trainer has no pipelines with {}, the mesh has pp {}", offload_words(o), plan.mesh.pp), "--pp 1"};
+  if (has_host_parameters(plan) && (plan.strategy.sharding == Sharding::kZero1 || plan.strategy.sharding == Sharding::kZero2))
+    return {
+        fmt::format("parameters come from the host unit by unit, and {} has all of them on each device", name(plan.strategy.sharding)),
+        "--sharding zero3"};
+  if (has_host_parameters(plan) && !has_host_optimizer(plan) && tuning_of(plan.train).trains_all())
+    return {"parameters on the host are those that the optimizer leaves there, and the plan has the optimizer on the device",
+            "--offload-optimizer host"};
   if (o.optimizer_ratio != 1)
     return {fmt::format("the native trainer offloads all of the optimizer or nothing, the plan says a share of {}", o.optimizer_ratio),
             "--offload-optimizer-ratio 1"};
   if (o.optimizer == OffloadPlace::kNone) return {};
-  if (plan.mesh.pp > 1)
-    return {fmt::format("the native trainer has no pipelines whose optimizer is the host's, the mesh has pp {}", plan.mesh.pp),
-            "--pp 1"};
   if (plan.model.router_bias_rate > 0)
     return {"the native trainer moves routers' corrections with the optimizer's step on the device", "--offload-optimizer none"};
   if (!keeps_elements(plan.train.optimizer))
@@ -149,6 +172,12 @@ int HostWriter::parameters(int u, int target) {
   up.signals = w_.new_event();
   raised_.push_back({u, rounded, target, up.signals});
   return raised_.back().event;
+}
+
+void HostWriter::round(int u, int target) {
+  Instruction& cast = on_host(InstructionOp::kCast, u);
+  cast.uses = {b_.master, target};
+  cast.dtype = w_.s_.compute;
 }
 
 void HostWriter::release_oldest() {

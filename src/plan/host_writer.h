@@ -4,8 +4,11 @@
 //                  micro-batches before, into a buffer (H) that the host adds. The copy is waited for one unit later.
 //   then           the host takes the norm, which goes up to be summed over ranks,
 //   of each unit   the host updates the master and rounds it into a buffer (U), which is copied up while it updates the next unit.
-// Copies have streams of their own. Which buffers a unit's gradient comes from, and where parameters go, is unit_compiler.h's.
+// Where parameters are the host's as well (OffloadPlan::parameters), a unit's stay where they were rounded, and are copied up when it
+// is gathered; what is frozen lies there too. Copies have streams of their own. Which buffers a unit's gradient comes from, and where
+// parameters go, is unit_compiler.h's.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "plan/schedule_writer.h"
@@ -14,11 +17,14 @@
 namespace distsetup {
 
 inline bool has_host_optimizer(const Plan& plan) { return plan.offload.optimizer != OffloadPlace::kNone; }
-// Why this plan's optimizer cannot be the host's; empty: it can, or need not. And what to do about it.
+inline bool has_host_parameters(const Plan& plan) { return plan.offload.parameters != OffloadPlace::kNone; }
+// Why this plan cannot have on the host what it says; empty: it can, or need not. And what to do about it.
 struct OffloadProblem {
   std::string message, help;
 };
 OffloadProblem offload_problem(const Plan& plan);
+// "optimizer on a local disk, parameters on the host"; "": everything stays on the device.
+std::string offload_words(const OffloadPlan& offload);
 
 class HostWriter {
  public:
@@ -40,6 +46,8 @@ class HostWriter {
   void step(int u);
   // A unit's master in the compute type, copied to its own elements of `target`. Returns the copy's event.
   int parameters(int u, int target);
+  // The same, where `target` is the host's: it is there when the host goes on.
+  void round(int u, int target);
   void finish_parameters();  // once the compute stream has waited for what follows their copies
 
  private:

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/activation_rules.h"
 #include "plan/host_writer.h"
 #include "plan/live.h"
 #include "plan/memory_rules.h"
@@ -110,9 +111,17 @@ class ScheduleChecker {
     alive_[b] = true;
   }
 
-  bool is_filling(int event, int buffer, int u) const {
-    const auto found = filling_.find(event);
-    return found != filling_.end() && found->second == std::pair(buffer, u);
+  bool is_moving(int buffer) const {
+    return std::any_of(in_flight_.begin(), in_flight_.end(), [buffer](const auto& transfer) {
+      return std::find(transfer.second.begin(), transfer.second.end(), buffer) != transfer.second.end();
+    });
+  }
+
+  bool is_filling(int buffer, int u) const {
+    return std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& transfer) {
+      const auto found = filling_.find(transfer.first);
+      return found != filling_.end() && found->second == std::pair(buffer, u);
+    });
   }
 
   void cast(const Instruction& i) {
@@ -124,8 +133,7 @@ class ScheduleChecker {
 
   void gather(const Instruction& i) {
     require(cast_.contains({i.uses[0], i.unit}), "gathers unit {} before its own chunk is filled", i.unit);
-    for (const auto& [event, buffers] : in_flight_)
-      require(!is_filling(event, i.uses[0], i.unit), "gathers unit {} while its own chunk is on its way", i.unit);
+    require(!is_filling(i.uses[0], i.unit), "gathers unit {} while its own chunk is on its way", i.unit);
     require(i.group == unit(i.unit).shard_group, "gathers unit {} over {}", i.unit, name(i.group));
     const int64_t expected =
         unit(i.unit).shard_numel * unit(i.unit).shard_ranks * size_bytes(unit(i.unit).is_quantized ? Dtype::kInt8 : s_.compute);
@@ -140,14 +148,12 @@ class ScheduleChecker {
       bool found = false;
       for (const int b : i.uses) {
         const Buffer& buffer = s_.buffers[b];
-        if (!holds_unit(s_, b, u)) continue;
-        if (buffer.lifetime == BufferLifetime::kRun) {
-          found |= buffer.buffer_class == BufferClass::kParameterShard || buffer.buffer_class == BufferClass::kGatheredParameter;
-          continue;
-        }
-        if (buffer.buffer_class != BufferClass::kGatheredParameter) continue;
-        found = true;
+        const bool is_gathered = buffer.buffer_class == BufferClass::kGatheredParameter;
+        if (!holds_unit(s_, b, u) || !(is_gathered || buffer.buffer_class == BufferClass::kParameterShard)) continue;
+        found |= is_gathered || buffer.lifetime == BufferLifetime::kRun;
+        if (!is_gathered || buffer.lifetime == BufferLifetime::kRun) continue;
         require(cast_.contains({b, u}), "unit {} computes with '{}' before it is filled", i.unit, buffer.name);
+        require(!is_filling(b, u), "unit {} computes with '{}' while it is on its way", i.unit, buffer.name);
         if (unit(u).shard_ranks > 1)
           require(filled_.contains(b) && !in_flight_.contains(filled_[b]),
                   "unit {} computes with '{}' before its gather is waited for", i.unit, buffer.name);
@@ -157,7 +163,7 @@ class ScheduleChecker {
     if (is_reference(i)) return reference(i, touched);
     if (i.op == InstructionOp::kForward) {
       require(forwards_.insert({i.unit, i.micro_batch}).second, "forward of unit {} runs twice in a micro-batch", i.unit);
-      if (arrives(i.stage.x, Stream::kFromPrevious, i)) return;
+      if (is_pipeline() && arrives(i.stage.x, Stream::kFromPrevious, i)) return;
       const auto before = forwards_.find({i.unit - 1, i.micro_batch});
       require(i.unit == 0 || before != forwards_.end(), "forward of unit {} before unit {}", i.unit, i.unit - 1);
       require(!runs_reference(s_) || i.unit + 1 < s_.layout->num_programs || references_.contains({i.unit, i.micro_batch}),
@@ -201,9 +207,7 @@ class ScheduleChecker {
     const auto found = arrived_.find({buffer, from});
     require(found != arrived_.end() && found->second == i.micro_batch, "{} of unit {} reads '{}', which was not received for it",
             name(i.op), i.unit, s_.buffers[buffer].name);
-    for (const auto& [event, buffers] : in_flight_)
-      require(std::find(buffers.begin(), buffers.end(), buffer) == buffers.end(), "reads '{}' before it has arrived",
-              s_.buffers[buffer].name);
+    require(!is_moving(buffer), "reads '{}' before it has arrived", s_.buffers[buffer].name);
     return true;
   }
 
@@ -229,9 +233,7 @@ class ScheduleChecker {
     if (i.uses.size() == 3) {
       require(received_.contains(i.uses[1]) && received_[i.uses[1]] == from, "adds '{}' that no reduction of '{}' filled",
               s_.buffers[i.uses[1]].name, s_.buffers[from].name);
-      for (const auto& [event, buffers] : in_flight_)
-        require(std::find(buffers.begin(), buffers.end(), i.uses[1]) == buffers.end(), "adds '{}' before it has arrived",
-                s_.buffers[i.uses[1]].name);
+      require(!is_moving(i.uses[1]), "adds '{}' before it has arrived", s_.buffers[i.uses[1]].name);
     }
     move_contributions(i, from, to);
   }
@@ -246,25 +248,24 @@ class ScheduleChecker {
     reduced_.erase({from, i.unit});
   }
 
-  // A unit's gradient on its way to the host; of a save, what the host does not have.
+  // An activation or a unit's gradient on its way to the host; of a save, what the host does not have.
   void copy_to_host(const Instruction& i) {
     if (s_.phase == Phase::kSave) return;
     require(i.uses.size() == 2 && i.signals >= 0 && i.stream == Stream::kToHost, "copies to the host what nothing waits for");
     require(is_on_device(s_.buffers[i.uses[0]]) && !is_on_device(s_.buffers[i.uses.back()]), "copies from '{}' to '{}'",
             s_.buffers[i.uses[0]].name, s_.buffers[i.uses.back()].name);
-    for (const auto& [event, buffers] : in_flight_)
-      require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(), "copies '{}' while event {} is in flight",
-              s_.buffers[i.uses[0]].name, event);
-    move_contributions(i, i.uses[0], i.uses.back());
+    require(!is_moving(i.uses[0]), "copies '{}' before it has arrived", s_.buffers[i.uses[0]].name);
+    if (!moves_activation(s_, i)) move_contributions(i, i.uses[0], i.uses.back());
   }
 
-  // The norm; a unit's parameters, as the host has rounded them.
+  // The norm; an activation; a unit's parameters, as the host has rounded them.
   void copy_to_device(const Instruction& i) {
     require(i.uses.size() == 2 && i.signals >= 0 && i.stream == Stream::kToDevice, "copies to the device what nothing waits for");
     require(!is_on_device(s_.buffers[i.uses[0]]) && is_on_device(s_.buffers[i.uses.back()]), "copies from '{}' to '{}'",
             s_.buffers[i.uses[0]].name, s_.buffers[i.uses.back()].name);
-    if (i.unit < 0) return;
-    require(cast_.contains({i.uses[0], i.unit}), "copies parameters of unit {} that the host has not rounded", i.unit);
+    if (i.unit < 0 || moves_activation(s_, i)) return;
+    const bool is_held = s_.buffers[i.uses[0]].lifetime == BufferLifetime::kRun && stepped_units_.empty();
+    require(is_held || cast_.contains({i.uses[0], i.unit}), "copies parameters of unit {} that the host has not rounded", i.unit);
     require(cast_.insert({i.uses[1], i.unit}).second, "copies parameters of unit {} twice", i.unit);
   }
 
@@ -310,9 +311,7 @@ class ScheduleChecker {
     }
     require(!s_.layout->sums_tied_over_stages() || tied_,
             "the gradient norm is taken before the tied embedding is summed over stages");
-    for (const auto& [event, buffers] : in_flight_)
-      require(std::find(buffers.begin(), buffers.end(), i.uses[0]) == buffers.end(),
-              "the gradient norm is taken while event {} is in flight", event);
+    require(!is_moving(i.uses[0]), "the gradient norm is taken while the gradient is on its way");
     require(!normed_, "the gradient norm is taken twice");
     normed_ = true;
   }
@@ -353,7 +352,8 @@ class ScheduleChecker {
       const bool is_raised = has_host_optimizer(plan_) && !unit(u).is_frozen && unit(u).numel > 0;
       if (!replica_stale_ || (replica_of(s_, u) < 0 && !is_raised)) continue;
       const bool fresh = std::any_of(cast_.begin(), cast_.end(), [u, this](const auto& c) {
-        return c.second == u && is_on_device(s_.buffers[static_cast<size_t>(c.first)]);
+        const Buffer& buffer = s_.buffers[static_cast<size_t>(c.first)];
+        return c.second == u && (is_on_device(buffer) || (has_host_parameters(plan_) && buffer.name == kDeviceShard));
       });
       require(fresh, "the replica of unit {} is stale after the optimizer step", u);
     }
@@ -386,6 +386,7 @@ class ScheduleChecker {
 std::vector<std::string> check_invariants(const Plan& plan, const Schedule& schedule) {
   std::vector<std::string> out = ScheduleChecker(plan, schedule).run();
   for (std::string& message : check_memory(schedule)) out.push_back(std::move(message));
+  for (std::string& message : check_activations(schedule)) out.push_back(std::move(message));
   if (schedule.phase == Phase::kStep && out.empty()) {
     out = check_update(plan, schedule);
     const std::vector<InstructionLive> live = walk_live(schedule);

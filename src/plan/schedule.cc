@@ -160,6 +160,9 @@ bool belongs_to_update(const Schedule& s, const Instruction& i) {
 }
 
 bool is_transfer(InstructionOp op) { return op == InstructionOp::kSend || op == InstructionOp::kRecv; }
+bool moves_activation(const Schedule& schedule, const Instruction& copy) {
+  return schedule.buffers[static_cast<size_t>(copy.uses[0])].buffer_class == BufferClass::kActivation;
+}
 
 bool carries_activations(Stream stream) { return stream == Stream::kToNext || stream == Stream::kFromPrevious; }
 

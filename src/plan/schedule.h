@@ -87,7 +87,8 @@ struct Buffer {
 };
 
 inline bool is_on_device(const Buffer& buffer) { return buffer.place == Place::kDevice; }
-// Where the master is the host's: a rank's shard of the parameters in the compute type, of which units are gathered.
+// Where the master is the host's: a rank's shard of the parameters in the compute type, of which units are gathered; on the device, or
+// the host's as well.
 inline constexpr std::string_view kDeviceShard = "parameter_shard";
 // The run buffer of what is frozen, in the compute type (layout.h). Programs read it where it is whole on each rank.
 inline constexpr std::string_view kFrozenBuffer = "frozen";
@@ -213,6 +214,8 @@ bool reads_tokens(const Schedule& schedule, const Instruction& instruction);
 bool has_backward(const Schedule& schedule, int unit);
 bool is_program(InstructionOp op);   // runs the program of its unit, forward or backward
 bool is_transfer(InstructionOp op);  // kSend, kRecv
+// Of a copy between device and host: is it of an activation, and not of a gradient or parameters?
+bool moves_activation(const Schedule& schedule, const Instruction& copy);
 // Is it one of those that Adafactor and Muon have between the gradient norm and the optimizer's step (update_writer.h)?
 bool belongs_to_update(const Schedule& schedule, const Instruction& instruction);
 // Of a stream of transfers: does it bring activations on, or gradients back?

@@ -13,9 +13,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "plan/kernel_table.h"
-#include "plan/optimizer.h"
-#include "plan/update_layout.h"
 #include "plan/update_writer.h"
 
 namespace distsetup {
@@ -23,14 +20,18 @@ namespace distsetup {
 UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
     : ScheduleWriter(plan, phase, stage),
       on_host_(has_host_optimizer(plan)),
+      from_host_(has_host_parameters(plan)),
       keeps_sum_(group_size(plan.mesh, s_.layout->replica_group) > 1) {  // of experts: no plan has these on the host
   const bool whole = group_size(plan.mesh, s_.layout->shard_group) == 1 && !splits_experts();
   if (whole && s_.compute == Dtype::kF32 && !on_host_)
     source_ = ParameterSource::kMaster;
+  else if (on_host_ && from_host_)
+    source_ = ParameterSource::kGather;
   else
     source_ = plan.strategy.sharding == Sharding::kZero3 ? ParameterSource::kGather : ParameterSource::kReplica;
   if (plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1) split_path_ = GradientPath::kAccumulated;
-  make_run_buffers();
+  run_ = make_run_buffers(*this, {source_ == ParameterSource::kReplica, on_host_ && source_ == ParameterSource::kGather, from_host_});
+  if (on_host_) host_.begin({run_.master, run_.gradient, run_.sumsq, run_.states});
   gathered_.assign(num_buckets(), -1);
   gather_event_.assign(num_buckets(), -1);
   for (std::vector<int>* of : {&gradient_, &accumulator_, &staged_}) of->assign(num_buckets(), -1);
@@ -54,41 +55,10 @@ Schedule UnitCompiler::run() {
   return std::move(s_);
 }
 
-void UnitCompiler::make_run_buffers() {
-  const int64_t n = s_.layout->shard_numel;
-  master_ = run_buffer("master", BufferClass::kParameterShard, n, Dtype::kF32);
-  gradient_shard_ = run_buffer("gradient", BufferClass::kGradient, n, Dtype::kF32);
-  for (const OptimizerBuffer& b : optimizer_buffers(plan_.train, state_sizes(*s_.layout)))
-    states_.push_back(run_buffer(b.name, BufferClass::kOptimizerState, b.numel, b.dtype));
-  if (s_.layout->frozen_numel > 0)
-    frozen_ = run_buffer(std::string(kFrozenBuffer), BufferClass::kParameterShard, s_.layout->frozen_numel, s_.compute);
-  if (s_.layout->quantized_bytes > 0)
-    quantized_ = run_buffer(std::string(kQuantizedBuffer), BufferClass::kParameterShard, s_.layout->quantized_bytes, Dtype::kInt8);
-  if (on_host_ && source_ == ParameterSource::kGather)
-    device_shard_ = run_buffer(std::string(kDeviceShard), BufferClass::kParameterShard, n, s_.compute);
-  if (source_ == ParameterSource::kReplica)
-    replica_ = run_buffer("parameters", BufferClass::kGatheredParameter, s_.layout->gathered_numel, s_.compute);
-  for (int u = num_units(); u < num_buckets() && is_shared(u); ++u) {
-    const std::string name = u == num_units() ? "shared_parameters" : fmt::format("shared_parameters.{}", u - num_units());
-    shared_replicas_[u] = run_buffer(name, BufferClass::kGatheredParameter, unit(u).shard_numel * shards(u), s_.compute);
-    s_.buffers[shared_replicas_[u]].unit = u;
-  }
-  for (const std::string_view input : program_inputs()) {
-    if (!uses_input(*s_.programs, input)) continue;
-    const ProgramInput of = program_input(input, s_.symbols);
-    const int buffer = run_buffer(std::string(input), BufferClass::kActivation, of.numel(), of.dtype);
-    if (input == "loss") loss_ = buffer;
-  }
-  if (plan_.checkpoint.async && plan_.hardware.accelerator == Accelerator::kCpu)  // on GPUs the copy is the host's
-    run_buffer(std::string(kCheckpointCopy), BufferClass::kCheckpoint, stored_bytes(plan_.train, state_sizes(*s_.layout)) / 4,
-               Dtype::kF32);
-  sumsq_ = run_buffer("sumsq", BufferClass::kGradient, 1, Dtype::kF64);
-  if (on_host_) host_.begin({master_, gradient_shard_, sumsq_, states_});
-}
-
 // --- parameters
 
 void UnitCompiler::emit_gather(int u, int buffer, bool fresh) {
+  if (!is_on_device(s_.buffers[shard_source(u)])) return gather_from_host(u, buffer);
   Instruction& cast = emit(InstructionOp::kCast, u);
   cast.bucket = u;
   cast.stream = shards(u) > 1 ? Stream::kGather : Stream::kCompute;
@@ -98,9 +68,26 @@ void UnitCompiler::emit_gather(int u, int buffer, bool fresh) {
   start_gather(u, buffer);
 }
 
+// Into a buffer that is new.
+void UnitCompiler::gather_from_host(int u, int buffer) {
+  Instruction& up = emit(InstructionOp::kCopyToDevice, u);
+  up.bucket = u;
+  up.stream = Stream::kToDevice;
+  up.uses = {shard_source(u), buffer};
+  up.bytes = unit(u).shard_numel * size_bytes(gathered_dtype(u));
+  up.dtype = gathered_dtype(u);
+  up.allocates = {buffer};
+  const int copied = up.signals = new_event();
+  start_gather(u, buffer);
+  if (shards(u) == 1)
+    gather_event_[u] = copied;
+  else
+    s_.instructions.back().waits = {copied};
+}
+
 int UnitCompiler::shard_source(int u) const {
   if (is_frozen(u)) return frozen_shard(u);
-  return device_shard_ >= 0 ? device_shard_ : master_;
+  return run_.device_shard >= 0 ? run_.device_shard : run_.master;
 }
 
 void UnitCompiler::start_gather(int u, int buffer) {
@@ -147,7 +134,7 @@ void UnitCompiler::ensure_gathered(int u, Reader reader) {
 
 void UnitCompiler::use_parameters(Instruction& i, Reader reader) {
   for (const int bucket : needs(i.unit, reader)) {
-    if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(master_);
+    if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(run_.master);
     if (source(bucket) == ParameterSource::kReplica) i.uses.push_back(replica(bucket));
     if (source(bucket) == ParameterSource::kFrozen) i.uses.push_back(frozen_shard(bucket));
     if (source(bucket) != ParameterSource::kGather) continue;
@@ -176,7 +163,7 @@ Instruction& UnitCompiler::emit_backward(int u) {
   for (const int bucket : gradient_buckets(u)) {
     if (path(bucket) == GradientPath::kDirect) {
       if (on_host_ && staged_[bucket] < 0) born.push_back(staged_[bucket] = new_unit_gradient(bucket));
-      gradient_[bucket] = on_host_ ? staged_[bucket] : gradient_shard_;
+      gradient_[bucket] = on_host_ ? staged_[bucket] : run_.gradient;
       continue;
     }
     if (path(bucket) == GradientPath::kAccumulated && s_.compute == Dtype::kF32) {
@@ -219,7 +206,7 @@ void UnitCompiler::after_backward(int u, bool last) {
       if (on_host_ && staged_[u] < 0)
         accumulate_local(u, staged_[u] = new_unit_gradient(u), true);
       else
-        accumulate_local(u, on_host_ ? staged_[u] : gradient_shard_);
+        accumulate_local(u, on_host_ ? staged_[u] : run_.gradient);
       if (last) gradient_is_summed(u, false);
       break;
     case GradientPath::kReduce: start_reduce(u, gradient_[u], s_.compute, last); break;
@@ -272,7 +259,7 @@ void UnitCompiler::finish_reduce(bool last) {
   i.waits = {oldest.event};
   const bool adds = micro_batch_ > 0 && path(u) == GradientPath::kReduce;
   if (on_host_ && staged_[u] < 0) i.allocates = {staged_[u] = new_unit_gradient(u)};
-  i.uses = {oldest.full, oldest.received, on_host_ ? staged_[u] : gradient_shard_};
+  i.uses = {oldest.full, oldest.received, on_host_ ? staged_[u] : run_.gradient};
   i.frees = {oldest.full, oldest.received};
   i.accumulate = adds && (!on_host_ || keeps_sum_);
   if (last || (on_host_ && !keeps_sum_)) gradient_is_summed(u, adds && !keeps_sum_);
@@ -299,7 +286,7 @@ int UnitCompiler::reduce_replicas(int u) {
   i.bytes = unit(u).shard_numel * 4;
   i.dtype = Dtype::kF32;
   i.stream = Stream::kReduce;
-  i.uses = {on_host_ ? staged_[u] : gradient_shard_};
+  i.uses = {on_host_ ? staged_[u] : run_.gradient};
   return i.signals = new_event();
 }
 
@@ -311,7 +298,7 @@ void UnitCompiler::reduce_tied() {
   i.bytes = unit(0).shard_numel * 4;
   i.dtype = Dtype::kF32;
   i.stream = Stream::kReduce;
-  i.uses = {gradient_shard_};
+  i.uses = {run_.gradient};
   i.waits = std::exchange(replica_events_, {});
   i.signals = new_event();
   replica_events_.push_back(i.signals);
@@ -345,13 +332,18 @@ void UnitCompiler::refresh_from_host(bool steps) {
     if (is_frozen(u) || is_empty(u)) continue;
     if (steps) host_.step(u);
     const bool is_replica = source(u) == ParameterSource::kReplica;
-    const int copied = host_.parameters(u, is_replica ? replica(u) : device_shard_);
+    if (!is_replica && from_host_) {
+      host_.round(u, run_.device_shard);
+      continue;
+    }
+    const int copied = host_.parameters(u, is_replica ? replica(u) : run_.device_shard);
     events.push_back(copied);
     if (!is_replica || shards(u) == 1) continue;
     start_gather(u, replica(u));
     s_.instructions.back().waits = {copied};
     events.back() = std::exchange(gather_event_[u], -1);
   }
+  if (events.empty()) return;
   emit(InstructionOp::kWait, -1).waits = events;
   host_.finish_parameters();
 }
@@ -374,25 +366,25 @@ void UnitCompiler::update() {
   reduce_loss();
   if (on_host_) return host_.norm(s_.layout->state_group), refresh_from_host(true);
   Instruction& norm = emit(InstructionOp::kGradNorm, -1);
-  norm.uses = {gradient_shard_, sumsq_};
+  norm.uses = {run_.gradient, run_.sumsq};
   norm.waits = replica_events_;
   norm.dtype = Dtype::kF32;
-  reduce_scalar(sumsq_, s_.layout->state_group);
-  const std::vector<int> parts = write_update(*this, {master_, gradient_shard_, sumsq_, states_});
+  reduce_scalar(run_.sumsq, s_.layout->state_group);
+  const std::vector<int> parts = write_update(*this, {run_.master, run_.gradient, run_.sumsq, run_.states});
   Instruction& optimizer = emit(InstructionOp::kOptimizerStep, -1);
-  optimizer.uses = {master_, gradient_shard_};
-  optimizer.uses.insert(optimizer.uses.end(), states_.begin(), states_.end());
+  optimizer.uses = {run_.master, run_.gradient};
+  optimizer.uses.insert(optimizer.uses.end(), run_.states.begin(), run_.states.end());
   optimizer.uses.insert(optimizer.uses.end(), parts.begin(), parts.end());
   optimizer.frees = parts;
-  optimizer.uses.push_back(sumsq_);
+  optimizer.uses.push_back(run_.sumsq);
   optimizer.dtype = Dtype::kF32;
   refresh_replica();
 }
 
 void UnitCompiler::save() {
   phase_ = "save";
-  std::vector<int> saved = {master_};
-  saved.insert(saved.end(), states_.begin(), states_.end());
+  std::vector<int> saved = {run_.master};
+  saved.insert(saved.end(), run_.states.begin(), run_.states.end());
   copy_to_host(saved);
   close_segment(1);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/host_writer.h"
+#include "plan/run_buffers.h"
 #include "plan/schedule_writer.h"
 
 namespace distsetup {
@@ -69,8 +70,8 @@ class UnitCompiler : protected ScheduleWriter {
   // Sums over ranks, the gradient norm, the optimizer, fresh replicas. Closes no segment.
   void update();
   void reduce_scalar(int buffer, Group group);
-  void start_loss() { emit(InstructionOp::kZero, -1).uses = {loss_}; }
-  void reduce_loss() { reduce_scalar(loss_, loss_group(plan_.mesh)); }
+  void start_loss() { emit(InstructionOp::kZero, -1).uses = {run_.loss}; }
+  void reduce_loss() { reduce_scalar(run_.loss, loss_group(plan_.mesh)); }
   // In a pipeline the first and the last stage have a tied embedding: the sum of their gradients.
   void reduce_tied();
 
@@ -78,7 +79,7 @@ class UnitCompiler : protected ScheduleWriter {
   Dtype gathered_dtype(int u) const { return unit(u).is_quantized ? Dtype::kInt8 : s_.compute; }
   int shards(int u) const { return unit(u).shard_ranks; }
   ParameterSource source(int u) const {
-    if (is_frozen(u)) return shards(u) > 1 ? ParameterSource::kGather : ParameterSource::kFrozen;
+    if (is_frozen(u)) return shards(u) > 1 || from_host_ ? ParameterSource::kGather : ParameterSource::kFrozen;
     if (is_shared(u)) return ParameterSource::kReplica;
     const bool is_whole = shards(u) == 1 && s_.compute == Dtype::kF32 && !on_host_;
     return is_whole && source_ == ParameterSource::kGather ? ParameterSource::kMaster : source_;
@@ -88,16 +89,16 @@ class UnitCompiler : protected ScheduleWriter {
     if (shards(u) > 1) return split_path_;
     return s_.compute == Dtype::kF32 ? GradientPath::kDirect : GradientPath::kStaged;
   }
-  int replica(int u) const { return is_shared(u) ? shared_replicas_.at(u) : replica_; }
+  int replica(int u) const { return is_shared(u) ? run_.shared_replicas.at(u) : run_.replica; }
   int64_t gathered_bytes(int u) const { return unit(u).shard_numel * shards(u) * size_bytes(gathered_dtype(u)); }
-  int frozen_shard(int u) const { return unit(u).is_quantized ? quantized_ : frozen_; }
+  int frozen_shard(int u) const { return unit(u).is_quantized ? run_.quantized : run_.frozen; }
 
   bool splits_experts() const;
   void load();
   void save();
-  void make_run_buffers();
   void emit_gather(int u, int buffer, bool fresh);
   void start_gather(int u, int buffer);
+  void gather_from_host(int u, int buffer);
   int shard_source(int u) const;  // what a rank's own elements are gathered of
   int new_unit_gradient(int u);   // a rank's own elements, in fp32
   // A unit's gradient is there, of the last micro-batch or, where the host adds, of each. adds: on the host.
@@ -117,15 +118,12 @@ class UnitCompiler : protected ScheduleWriter {
 
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath split_path_ = GradientPath::kReduce;  // of units that ranks split
-  int frozen_ = -1, quantized_ = -1;                 // -1: nothing is
-  const bool on_host_;                               // the optimizer is
+  RunBuffers run_;
+  const bool on_host_;    // the optimizer is
+  const bool from_host_;  // parameters are, too; without the optimizer, those that are frozen
   const bool keeps_sum_;  // then: a unit's gradient of several micro-batches stays on the device until replicas have added theirs
   HostWriter host_{*this};
-  std::vector<int> staged_;  // per unit: then the buffer of its gradient; -1: there is none now
-  int device_shard_ = -1;    // then: what units are gathered of
-  int master_ = -1, gradient_shard_ = -1, replica_ = -1, loss_ = -1, sumsq_ = -1;
-  std::map<int, int> shared_replicas_;        // of each shared unit
-  std::vector<int> states_;                   // the optimizer's
+  std::vector<int> staged_;                   // per unit: then the buffer of its gradient; -1: there is none now
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
   std::deque<PendingReduction> pending_;      // under way, the oldest first

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The optimizer on the host, and on its disk, from the command line: losses, norms and checkpoints are those of the run without it, bit for bit; each goes
+# Optimizer, parameters and activations on the host, and the optimizer on its disk, from the command line: losses, norms and checkpoints are those of the run without it, bit for bit; each goes
 # on from the other's checkpoint, and after a kill; each place takes the bytes that the plan says.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
@@ -14,7 +14,7 @@ for case in "zero3 --precision bf16" "zero2 --sharding zero2 --micro-batch 1" "d
   run "$name" 0 launch "stays_$name" --threads 1
   run "$name on the host" 0 launch "moved_$name" --threads 1
   has "$name: completed" "$said" "completed at step 40 of 40"
-  has "$name: what it is" "$said" "  offload     optimizer on the host, "
+  has "$name: what it is" "$said" "  offload     optimizer on the host: "
   grep -qE '^\[rank 0\]   on the host +[0-9,]+ B +[0-9,]+ B  equal$' <<< "$said" || fail "$name: bytes on the host" "$said"
   grep -qE '^\[rank 0\] all [0-9]+ kinds of buffers take the predicted bytes exactly' <<< "$said" || fail "$name: bytes" "$said"
   is "$name: losses and norms" "$(losses "$work/moved_$name/metrics.jsonl")" "$(losses "$work/stays_$name/metrics.jsonl")"
@@ -41,6 +41,25 @@ for from in stays moved; do
   is "from $from to $to" "$(tensors "$work/mixed/checkpoints/checkpoint_40")" "$expected"
 done
 
+# --- parameters and activations as well: the same numbers; less on the device, and the bytes that the plan says
+for case in "zero3 --precision bf16" "ddp --sharding ddp --micro-batch 2 --recompute full"; do
+  read -r name flags <<< "$case"
+  # shellcheck disable=SC2086
+  make_job "all_$name" 2 $flags --offload-parameters host --offload-activations host
+  run "$name, everything" 0 launch "all_$name" --threads 1
+  has "$name: what everything is" "$said" "  offload     optimizer, parameters and activations on the host: "
+  grep -qE '^\[rank 0\]   on the host +[0-9,]+ B +[0-9,]+ B  equal$' <<< "$said" || fail "$name: bytes of everything" "$said"
+  grep -qE '^\[rank 0\] all [0-9]+ kinds of buffers take the predicted bytes exactly' <<< "$said" || fail "$name: everything's bytes" "$said"
+  is "$name: losses of everything" "$(losses "$work/all_$name/metrics.jsonl")" "$(losses "$work/stays_$name/metrics.jsonl")"
+  is "$name: everything's checkpoint" "$(tensors "$work/all_$name/checkpoints/checkpoint_40")" "$(tensors "$work/stays_$name/checkpoints/checkpoint_40")"
+done
+has "preview of everything" "$(cat "$work/all_zero3/preview.txt")" "the optimizer is on the host as well"
+python3 - "$work" <<'PY'
+import json, sys
+moved, everything = (json.load(open(f"{sys.argv[1]}/{name}_ddp/plan.json"))["memory"]["device_bytes"] for name in ("moved", "all"))
+assert everything < moved, (everything, moved)
+PY
+
 # --- on a disk: the same numbers; nothing is left in its folder, however the run ends
 disk=$DISTSETUP_BIN/offload_$$ # of the build: a disk, whatever the temporary folder is
 mkdir "$disk"
@@ -48,7 +67,7 @@ trap 'status=$?; rm -rf "$disk" "$work"; exit $status' EXIT
 make_job disk 2 --precision bf16 --offload-optimizer nvme
 has "preview of a disk" "$(cat "$work/disk/preview.txt")" "local disk per node"
 run "on a disk" 0 launch disk --threads 1 --offload-folder "$disk"
-has "on a disk: what it is" "$said" "  offload     optimizer on a local disk, "
+has "on a disk: what it is" "$said" "  offload     optimizer on a local disk: "
 for place in "on the host" "on a disk"; do
   grep -qE "^\\[rank 0\\]   $place +[0-9,]+ B +[0-9,]+ B  equal\$" <<< "$said" || fail "bytes $place" "$said"
 done
@@ -86,8 +105,11 @@ refused() { # PATTERN FLAGS...
   run "refused: ${*:2}" 3 "$distsetup" plan "$work/run.yaml" --trainer native "${@:2}"
   has "refused: ${*:2}" "$said" "$1"
 }
-refused "offloads the optimizer alone, the plan says parameters host" --offload-parameters host
-refused "offloads the optimizer alone, the plan says parameters none and activations host" --offload-activations host
+refused "the plan has the optimizer on the device" --offload-parameters host --offload-optimizer none
+refused "zero2 has all of them on each device" --offload-parameters host --sharding zero2
+refused "the native trainer has the optimizer alone on a disk, the plan says parameters" --offload-parameters nvme
+refused "the native trainer has the optimizer alone on a disk, the plan says activations" --offload-activations nvme
+refused "no pipelines with activations on the host, the mesh has pp 2" --offload-activations host --pp 2 --gradient-accumulation 4
 refused "muon sees whole matrices" --offload-optimizer nvme --optimizer muon
 refused "muon sees whole matrices" --offload-optimizer host --optimizer muon
-refused "no pipelines whose optimizer is the host's, the mesh has pp 2" --offload-optimizer host --pp 2 --gradient-accumulation 4
+refused "no pipelines with optimizer on the host, the mesh has pp 2" --offload-optimizer host --pp 2 --gradient-accumulation 4

@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "plan/check_job.h"
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
+#include "plan/host_writer.h"
 #include "plan/invariants.h"
 #include "plan/schedule_text.h"
 #include "planner/native/simulate.h"
 #include "runtime/device/file_memory.h"
 #include "runtime/device/meter.h"
 #include "runtime/engine/threads.h"
+#include "runtime/expert_cases.h"
 #include "runtime/late_run.h"
 #include "runtime/tiny.h"
 #include "support/seed.h"
@@ -50,6 +53,13 @@ Plan offloaded(Plan plan, OffloadPlace place) {
 }
 Plan on_host(Plan plan) { return offloaded(std::move(plan), OffloadPlace::kHost); }
 Plan on_disk(Plan plan) { return offloaded(std::move(plan), OffloadPlace::kNvme); }
+// Everything on the host; zero1 and zero2, whose devices have all parameters, have none of them there.
+Plan from_host(Plan plan) {
+  plan = on_host(std::move(plan));
+  if (plan.strategy.sharding == Sharding::kDdp || plan.strategy.sharding == Sharding::kZero3)
+    plan.offload.parameters = OffloadPlace::kHost;
+  return plan;
+}
 const std::string kHere = std::filesystem::current_path().string();  // of the build: a disk, whatever /tmp is
 const std::vector<Way> kWays = {{"one rank", Sharding::kDdp},
                                 {"zero3 alone", Sharding::kZero3},
@@ -108,8 +118,12 @@ TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offl
   const Trained expected = trained(plan, 4);
   CHECK(trained(on_host(plan), 4) == expected);
   if (accumulation != 2) CHECK(trained(on_disk(plan), 4, {.offload_folder = kHere}) == expected);
+  REQUIRE(check_job(from_host(plan)) == std::vector<std::string>{});
+  CHECK(trained(from_host(plan), 4) == expected);
   o.recompute = Recompute::kFull;
-  CHECK(trained(on_host(tiny_plan(o)), 4, {.poison = true}).result.losses == train(tiny_plan(o), 4).losses);
+  const std::vector<double> losses = train(tiny_plan(o), 4).losses;
+  CHECK(trained(on_host(tiny_plan(o)), 4, {.poison = true}).result.losses == losses);
+  CHECK(trained(from_host(tiny_plan(o)), 4, {.poison = true}).result.losses == losses);
 }
 
 TEST_CASE("offload: every optimizer of elements has the same bits on the host", "[offload]") {
@@ -130,12 +144,109 @@ TEST_CASE("offload: adapters, and a reference that runs in the step", "[offload]
   CHECK(trained(on_host(tiny_plan(o)), 3) == trained(tiny_plan(o), 3));
 }
 
+TEST_CASE("offload: what is frozen comes from the host, whole or sharded, beside an optimizer on either side", "[offload]") {
+  const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero3", Sharding::kZero3, 1, 2},
+                           Way{"hybrid", Sharding::kZero3, 2, 2}, Way{"tp", Sharding::kZero3, 1, 2, 2});
+  const std::string reference = GENERATE(as<std::string>(), "", "shared", "sharded");
+  TinyOptions o = options_of(way, 2, way.tp > 1 ? Dtype::kF32 : Dtype::kBf16);
+  o.rank = 3, o.targets = {"q_proj", "down_proj"};
+  o.quantized = reference.empty() && way.tp == 1;
+  if (!reference.empty()) o.preference = PreferencePlan{}, o.preference->reference = reference;
+  INFO(way.name << ", reference '" << reference << "'");
+  const Plan plan = tiny_plan(o);
+  Plan moved = plan;
+  moved.offload.parameters = OffloadPlace::kHost;
+  const Trained expected = trained(plan, 3);
+  for (const OffloadPlace optimizer : {OffloadPlace::kNone, OffloadPlace::kHost}) {
+    moved.offload.optimizer = optimizer;
+    REQUIRE(check_job(moved) == std::vector<std::string>{});
+    CHECK(trained(moved, 3) == expected);
+    CHECK(trained(moved, 3, {.poison = true}) == expected);
+    const Schedule list = compile_expanded(moved, Phase::kStep);
+    for (const Buffer& b : list.buffers)
+      if (holds_frozen(b) || b.name == kDeviceShard) CHECK(b.place == Place::kHostPinned);
+  }
+}
+
+// Activations alone, and then everything that can be.
+std::vector<Plan> with_activations(const Plan& plan) {
+  Plan alone = plan;
+  alone.offload.activations = OffloadPlace::kHost;
+  if (!offload_problem(on_host(plan)).message.empty() || plan.mesh.ep > 1 || plan.model.num_experts > 0) return {alone};
+  Plan all = from_host(plan);
+  all.offload.activations = OffloadPlace::kHost;
+  return {alone, all};
+}
+
+// Of what forward keeps in blocks that move, the most that is on the device at once, in bytes; and on the host.
+std::pair<int64_t, int64_t> most_kept(const Schedule& list) {
+  std::vector<int64_t> device(list.steps.size() + 1), host = device;
+  for (const Buffer& b : list.buffers) {
+    if (b.first_step < 0 || b.overlay_of >= 0 || b.buffer_class != BufferClass::kActivation) continue;
+    std::vector<int64_t>& of = is_on_device(b) ? device : host;
+    of[size_t(b.first_step)] += aligned(b.bytes), of[size_t(b.last_step) + 1] -= aligned(b.bytes);
+  }
+  for (std::vector<int64_t>* of : {&device, &host}) std::partial_sum(of->begin(), of->end(), of->begin());
+  return {*std::max_element(device.begin(), device.end()), *std::max_element(host.begin(), host.end())};
+}
+
+TEST_CASE("offload: activations wait on the host, on every mesh and with every recomputation", "[offload]") {
+  const Way way = GENERATE(from_range(kWays));
+  const Recompute recompute = GENERATE(Recompute::kNone, Recompute::kKeepAttention, Recompute::kEveryK, Recompute::kFull);
+  TinyOptions o = options_of(way, recompute == Recompute::kNone ? 4 : 1, recompute == Recompute::kFull ? Dtype::kBf16 : Dtype::kF32);
+  o.recompute = recompute;
+  o.geometry.num_layers = 5;
+  INFO(way.name << ", recompute " << name(recompute));
+  const Plan plan = tiny_plan(o);
+  const Trained expected = trained(plan, 3);
+  for (const Plan& moved : with_activations(plan)) {
+    INFO(offload_words(moved.offload));
+    REQUIRE(check_job(moved) == std::vector<std::string>{});
+    CHECK(trained(moved, 3) == expected);
+    CHECK(trained(moved, 3, {.poison = true}) == expected);
+    const auto [device, host] = most_kept(compile_expanded(moved, Phase::kStep));
+    const auto [before, none] = most_kept(compile_expanded(plan, Phase::kStep));
+    CHECK(none == 0);
+    CHECK(device < before);
+    const int64_t input = plan.micro_batch * o.sequence_length / way.cp / way.tp * o.geometry.hidden * size_bytes(o.precision);
+    const int64_t num_moved = o.geometry.num_layers - 1;
+    CHECK((recompute == Recompute::kFull ? host == num_moved * aligned(input) : host > num_moved * aligned(input)));
+  }
+}
+
+TEST_CASE("offload: activations of adapters, pairs, packed rows, chunks of logits and experts", "[offload]") {
+  const std::string kind =
+      GENERATE(as<std::string>(), "adapters", "top layers", "pairs", "reference", "packed", "chunked", "experts", "shared experts");
+  TinyOptions o = options_of({"zero3", Sharding::kZero3, 1, 2}, 2, Dtype::kBf16);
+  o.geometry.num_layers = 4;
+  if (kind == "adapters" || kind == "reference") o.rank = 3, o.targets = {"q_proj", "down_proj"}, o.quantized = kind == "adapters";
+  if (kind == "top layers") o.trainable = {".*layers.[23].*", ".*lm_head.*"}, o.geometry.tied_embeddings = false;
+  if (kind == "pairs" || kind == "reference") o.preference = PreferencePlan{};
+  if (kind == "reference") o.preference->reference = "shared";
+  o.packed = kind == "packed";
+  o.chunked_loss = kind == "chunked";
+  if (kind.ends_with("experts")) o.geometry = expert_geometry("mixtral"), o.geometry.num_layers = 4, o.ep = kind == "experts" ? 1 : 2;
+  INFO(kind);
+  const Plan plan = tiny_plan(o);
+  REQUIRE(validate(plan).empty());
+  const Trained expected = trained(plan, 3);
+  for (const Plan& moved : with_activations(plan)) {
+    INFO(offload_words(moved.offload));
+    REQUIRE(check_job(moved) == std::vector<std::string>{});
+    CHECK(trained(moved, 3) == expected);
+    CHECK(trained(moved, 3, {.poison = true}) == expected);
+  }
+}
+
 TEST_CASE("offload: device and host have the bytes that the list says", "[offload]") {
   install_meter();
   set_compute_threads(1);
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"zero3 alone", Sharding::kZero3});
   const OffloadPlace place = GENERATE(OffloadPlace::kHost, OffloadPlace::kNvme);
-  const Plan plan = tiny_plan(options_of(way, GENERATE(1, 2), Dtype::kBf16)), moved = offloaded(plan, place);
+  const Plan plan = tiny_plan(options_of(way, GENERATE(1, 2), Dtype::kBf16));
+  Plan moved = offloaded(plan, place);
+  const bool has_parameters = GENERATE(false, true);
+  if (has_parameters) moved.offload.parameters = moved.offload.activations = OffloadPlace::kHost;
   const auto device = make_cpu_device();
   const auto self = make_self_communicator(plan.mesh);
   const MeterReading before = read_meter();
@@ -165,7 +276,7 @@ TEST_CASE("offload: device and host have the bytes that the list says", "[offloa
         states - 8 - (way.sharding == Sharding::kZero3 ? 2 * list.layout->shard_numel : 0));
   const bool is_on_disk = place == OffloadPlace::kNvme;  // all of them but the gradient
   CHECK(expected > (is_on_disk ? states / 4 : states));
-  CHECK((!is_on_disk || expected < states));
+  CHECK((!is_on_disk || has_parameters || expected < states));
   CHECK(report.disk_bytes == disk_bytes(list));
   CHECK(report.disk_bytes == (is_on_disk ? 12 * list.layout->shard_numel : 0));
   Plan predicted = moved;
@@ -208,7 +319,8 @@ TEST_CASE("offload: a file of a disk is zeros, has no name, and says why it cann
 TEST_CASE("offload: streams in any order that events allow copy and train as the CPU does", "[offload]") {
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero1", Sharding::kZero1, 1, 2},
                            Way{"zero3", Sharding::kZero3, 1, 2});
-  const Plan plan = on_host(tiny_plan(options_of(way, 2, GENERATE(Dtype::kF32, Dtype::kBf16))));
+  Plan plan = on_host(tiny_plan(options_of(way, 2, GENERATE(Dtype::kF32, Dtype::kBf16))));
+  if (GENERATE(false, true)) plan = with_activations(plan).back();
   const RunResult expected = train(plan, 3);
   const uint64_t seed = test_seed();
   INFO(way.name << ", DISTSETUP_SEED=" << seed);
@@ -229,7 +341,8 @@ TEST_CASE("offload: a list that lacks a copy, a wait or a step, or frees too ear
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero2", Sharding::kZero2, 1, 2},
                            Way{"zero3", Sharding::kZero3, 1, 2});
   const int64_t accumulation = GENERATE(1, 2);
-  const Plan plan = on_host(tiny_plan(options_of(way, accumulation, Dtype::kBf16)));
+  Plan plan = on_host(tiny_plan(options_of(way, accumulation, Dtype::kBf16)));
+  if (GENERATE(false, true)) plan = with_activations(plan).back();
   const Schedule good = compile_expanded(plan, Phase::kStep);
   REQUIRE(broken(plan, good).empty());
   int64_t num_mutants = 0;
@@ -265,7 +378,8 @@ TEST_CASE("offload: a list that lacks a copy, a wait or a step, or frees too ear
     const Buffer& buffer = good.buffers[size_t(b)];
     if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
     const char kind = buffer.name[0];
-    if ((kind != 'D' && kind != 'H' && kind != 'U') || buffer.last_step - buffer.first_step < 1) continue;
+    const bool is_activation = !is_on_device(buffer) && buffer.buffer_class == BufferClass::kActivation;
+    if ((kind != 'D' && kind != 'H' && kind != 'U' && !is_activation) || buffer.last_step - buffer.first_step < 1) continue;
     Schedule bad = good;
     bad.buffers[size_t(b)].last_step = buffer.first_step;
     INFO("'" << buffer.name << "' lives one step");
@@ -288,7 +402,20 @@ TEST_CASE("offload: what the host cannot do is refused by name", "[offload]") {
   plan.offload.optimizer = OffloadPlace::kNvme;
   CHECK(refusal(plan).empty());
   plan.offload.activations = OffloadPlace::kHost;
-  CHECK(refusal(plan).find("the optimizer alone") != std::string::npos);
+  CHECK(refusal(plan).empty());
+  plan.offload.activations = OffloadPlace::kNvme;
+  CHECK(refusal(plan).find("on a disk, the plan says activations") != std::string::npos);
+  plan.offload = {};
+  plan.offload.parameters = OffloadPlace::kHost;
+  CHECK(refusal(plan).find("the plan has the optimizer on the device") != std::string::npos);
+  plan.offload.optimizer = OffloadPlace::kNvme;
+  CHECK(refusal(plan).empty());
+  plan.offload.parameters = OffloadPlace::kNvme;
+  CHECK(refusal(plan).find("on a disk, the plan says parameters") != std::string::npos);
+  CHECK(refusal(from_host(tiny_plan(options_of({"zero2", Sharding::kZero2, 1, 2}, 1, Dtype::kF32)))).empty());
+  plan = from_host(tiny_plan(options_of({"zero3", Sharding::kZero3, 1, 2}, 1, Dtype::kF32)));
+  plan.strategy.sharding = Sharding::kZero1;
+  CHECK(refusal(plan).find("zero1 has all of them on each device") != std::string::npos);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ struct PlanChoice {
   int pp = 1, chunks = 1;  // it gets a layer for each part at least, interleaved parts as many micro-batches as they divide
   bool pairs = false;      // learned from, and not tokens
   std::string optimizer = "adamw";
-  bool optimizer_on_host = false;
+  bool optimizer_on_host = false, parameters_on_host = false, activations_on_host = false;
   int reductions_in_flight = 1;
   bool chunked_loss = false;  // where a micro-batch has tokens for it
 };
@@ -78,7 +78,10 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.train.sequence_length = sequence_length;
   if (c.pairs) p.train.method = kDpo;
   p.train.optimizer = c.optimizer;
-  if (c.optimizer_on_host) p.offload.optimizer = OffloadPlace::kHost, p.host = {0, 2e10, 1e10};
+  if (c.optimizer_on_host) p.offload.optimizer = OffloadPlace::kHost;
+  if (c.parameters_on_host) p.offload.parameters = OffloadPlace::kHost;
+  if (c.activations_on_host) p.offload.activations = OffloadPlace::kHost;
+  if (p.offload != OffloadPlan{}) p.host = {0, 2e10, 1e10};
   if (c.chunked_loss && !c.pairs && c.micro_batch * sequence_length / c.cp >= kLossChunks) p.strategy.loss_head = kChunkedLoss;
   p.train.global_batch = c.micro_batch * p.gradient_accumulation * c.dp_replicate * c.dp_shard;
   return p;
@@ -127,8 +130,11 @@ PlanChoice random_choice(Random& random) {
   c.pairs = pick(0, 4) == 0;
   if (c.tp == 1) c.optimizer = std::array{"adamw", "adafactor", "muon"}[static_cast<size_t>(std::max(0, pick(-2, 2)))];
   c.optimizer_on_host = c.optimizer == "adamw" && pick(0, 2) == 0;
+  const bool gathers = c.sharding == Sharding::kDdp || c.sharding == Sharding::kZero3;
+  c.parameters_on_host = c.optimizer_on_host && gathers && pick(0, 1) == 0;
   c.chunked_loss = pick(0, 2) == 0;
-  if (!c.reshard || c.optimizer_on_host || pick(0, 2) > 0) return c;
+  c.activations_on_host = pick(0, 3) == 0;
+  if (!c.reshard || c.optimizer_on_host || c.activations_on_host || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
   c.chunks = pick(1, 3);
   c.dp_shard = std::min(c.dp_shard, 2), c.dp_replicate = std::min(c.dp_replicate, 2);

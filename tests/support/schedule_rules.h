@@ -8,6 +8,7 @@
 
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
+#include "plan/host_writer.h"
 #include "plan/invariants.h"
 #include "plan/live.h"
 #include "plan/schedule.h"
@@ -17,12 +18,11 @@ namespace distsetup {
 
 inline std::string describe(const Plan& p) {
   return fmt::format(
-      "{} dp {}x{} cp {} tp {} pp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {} optimizer "
-      "{}",
+      "{} dp {}x{} cp {} tp {} pp {}x{} acc {} mb {} recompute {} k {} {} reshard {} prefetch {} L {} tied {} bias {} qk {} {}",
       name(p.strategy.sharding), p.mesh.dp_replicate, p.mesh.dp_shard, p.mesh.cp, p.mesh.tp, p.mesh.pp, p.strategy.virtual_stages,
       p.gradient_accumulation, p.micro_batch, name(p.recompute.policy), p.recompute.every_k, name(p.precision.compute),
       p.strategy.reshard_after_forward, p.strategy.prefetch, p.model.num_layers, p.model.tied_embeddings, p.model.qkv_bias,
-      p.model.qk_norm, p.offload.optimizer == OffloadPlace::kNone ? "on the device" : "on the host");
+      p.model.qk_norm, offload_words(p.offload));
 }
 
 // Both levels agree to the byte, instruction by instruction.

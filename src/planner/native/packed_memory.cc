@@ -221,12 +221,9 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   m.checkpoint_bytes = stored_bytes(plan.train, stored_sizes(*step.layout));  // without headers, some hundred bytes per tensor
   // Saving copies the shards of all ranks of a node to the host, beside training twice; on CPU they are there already.
   const int64_t copied = stored_bytes(plan.train, state_sizes(*step.layout)) * plan.hardware.gpus_per_node;
-  m.host_bytes_per_node = cpu ? 0 : (plan.checkpoint.async ? 2 : 1) * copied;
-  if (has_host_optimizer(plan)) {  // saving reads it where it is
-    const int64_t beside = plan.checkpoint.async && !cpu ? copied : 0;
-    m.host_bytes_per_node = plan.host.host_bytes * plan.hardware.gpus_per_node + beside;
-    m.disk_bytes_per_node = plan.host.disk_bytes * plan.hardware.gpus_per_node;
-  }
+  const int copies = (plan.checkpoint.async ? 2 : 1) - (has_host_optimizer(plan) ? 1 : 0);  // saving reads it where it is
+  m.host_bytes_per_node = plan.host.host_bytes * plan.hardware.gpus_per_node + (cpu ? 0 : copies * copied);
+  m.disk_bytes_per_node = plan.host.disk_bytes * plan.hardware.gpus_per_node;
   return m;
 }
 

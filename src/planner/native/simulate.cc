@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "model/count.h"
+#include "plan/activation_writer.h"
 #include "plan/compile_pipeline.h"
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
@@ -105,8 +106,9 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
           static_cast<int>(p.recompute.policy),
           p.recompute.every_k,
           p.mesh.pp > 1 ? p.gradient_accumulation : std::min<int64_t>(p.gradient_accumulation, 3),
-          {p.mesh.pp, p.strategy.virtual_stages, stage, p.mesh.pp > 1 ? own_tokens(p) : 0},
-          static_cast<int>(p.offload.optimizer)};
+          {p.mesh.pp, p.strategy.virtual_stages, stage, p.mesh.pp > 1 || has_host_activations(p) ? own_tokens(p) : 0},
+          9 * static_cast<int>(p.offload.optimizer) + 3 * static_cast<int>(p.offload.parameters) +
+              static_cast<int>(p.offload.activations)};
 }
 
 struct LeastTransfers {
@@ -149,8 +151,8 @@ StepBound bound(const Plan& plan, SimulationCache& cache) {
       static_cast<double>(shards_nothing ? numel_of_rank(all.trained, all.trained_experts, plan.mesh.ep) : all.trained);
   const double shard = parameters / static_cast<double>(state_shards(plan) * plan.mesh.tp * plan.mesh.pp);
   const double update_bytes = update_bytes_per_parameter(plan.train) + kNormBytesPerParameter;
-  // Of a pipeline the mean of its stages, without what they keep.
-  const int64_t kept_bytes = plan.mesh.pp == 1 ? c.kept_bytes : 0;
+  // Of a pipeline the mean of its stages, without what they keep; without what waits on the host, nearly all of it.
+  const int64_t kept_bytes = plan.mesh.pp == 1 && !has_host_activations(plan) ? c.kept_bytes : 0;
   const double compute = static_cast<double>(plan.gradient_accumulation) * c.seconds / plan.mesh.pp +
                          (has_host_optimizer(plan) ? 0 : stream_s(plan.hardware, shard * update_bytes));
   const LeastTransfers transfers = least_transfers(plan, all.trained - all.trained_experts);
@@ -223,8 +225,10 @@ int64_t states_bound_bytes(const Plan& plan) {
   const int64_t element = size_bytes(plan.precision.compute);
   const auto split = [&](int64_t bytes) { return (bytes + shards - 1) / shards; };
   const bool is_on_host = has_host_optimizer(plan), uses_master = shards == 1 && element == 4 && !is_on_host;
-  int64_t bytes =
-      is_on_host ? split(gathers ? element * parameters : 0) : split(8 * parameters + optimizer_bytes(plan.train, parameters));
+  const bool come_from_host = has_host_parameters(plan);
+  int64_t bytes = is_on_host ? split(gathers && !come_from_host ? element * parameters : 0)
+                             : split(8 * parameters + optimizer_bytes(plan.train, parameters));
+  if (come_from_host) return bytes;
   if (!gathers && !uses_master) bytes += element * whole;
   const int64_t frozen_bytes = element * (frozen + all.reference / parts) + records;
   bytes += gathers ? frozen_bytes / shards : frozen_bytes;

@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "model/count.h"
 #include "plan/chunked_loss.h"
+#include "plan/host_writer.h"
 #include "planner/report/text_layout.h"
 #include "planner/report/words.h"
 #include "planner/resolve/data_scan.h"
@@ -159,9 +160,7 @@ class Preview {
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
     if (is_native(plan_) && plan_.strategy.loss_head == kChunkedLoss) recompute += fmt::format(" · loss in {} chunks", kLossChunks);
-    const std::string_view moved = !offloads_natively(plan_)                        ? ""
-                                   : plan_.offload.optimizer == OffloadPlace::kNvme ? " · optimizer on a local disk"
-                                                                                    : " · optimizer on the host";
+    const std::string moved = offloads_natively(plan_) ? " · " + offload_words(plan_.offload) : "";
     paragraph("", 0, fmt::format("{} · recompute {}{} · {}", how, recompute, moved, precision_words()));
     if (options_.brief) return brief_run();
     const int64_t tokens = tokens_per_step(plan_);

@@ -202,6 +202,15 @@ void refuse_what_cannot_be_split(Resolving& r) {
     if (d.severity == Severity::kError) r.fail(code::kUnsupportedFeature, "parallel.tp", d.message, "--tp 1, or --trainer fsdp2");
 }
 
+// What is trained lies where the optimizer leaves it.
+void move_optimizer_too(Resolving& r) {
+  OffloadPlan& o = r.plan().offload;
+  if (o.optimizer != OffloadPlace::kNone || r.spec.find("parallel.offload.optimizer") != nullptr) return;
+  if (!tuning_of(r.plan().train).trains_all()) return;
+  o.optimizer = OffloadPlace::kHost;
+  r.assume("the optimizer is on the host as well: that is where it leaves the parameters");
+}
+
 }  // namespace
 
 void resolve_parallel(Resolving& r) {
@@ -221,12 +230,15 @@ void resolve_native_offload(Resolving& r) {
     const std::string path = fmt::format("parallel.offload.{}", what);
     const auto text = r.spec.text(path);
     if (!text.has_value() || *text == "none") continue;
-    Plan asked;  // for this alone
+    r.plan().offload.*place = *text == "nvme" ? OffloadPlace::kNvme : OffloadPlace::kHost;
+    if (place == &OffloadPlan::parameters) move_optimizer_too(r);
+    Plan asked = r.plan();
     asked.mesh.pp = r.problem.pp;
-    asked.train.optimizer = r.plan().train.optimizer;
-    r.plan().offload.*place = asked.offload.*place = *text == "nvme" ? OffloadPlace::kNvme : OffloadPlace::kHost;
+    asked.strategy.sharding = r.problem.shardings.size() == 1 ? r.problem.shardings.front() : Sharding::kZero3;
     const OffloadProblem problem = offload_problem(asked);
-    if (!problem.message.empty()) r.fail(code::kUnsupportedFeature, path, problem.message, problem.help);
+    if (problem.message.empty()) continue;
+    r.fail(code::kUnsupportedFeature, path, problem.message, problem.help);
+    break;
   }
   if (r.plan().offload.optimizer == OffloadPlace::kNvme)
     r.plan().host.disk_bytes_per_s = disk_rate(r.per_node, embedded_calibration());

@@ -9,6 +9,7 @@
 #include "plan/chunked_loss.h"
 #include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
+#include "plan/host_writer.h"
 #include "plan/native_program.h"
 #include "plan/optimizer.h"
 #include "plan/reference.h"
@@ -57,11 +58,19 @@ class Space {
     if (split.tp > 1 && !keeps_elements(p_.base.train.optimizer)) return false;
     // Beside experts tp is run where it is asked for, not proposed: no run of it on GPUs has been measured, and a search for a model
     // with experts would take five times as long.
-    if (split.tp > 1 && g_.num_experts > 0 && (p_.tp == 0 || p_.base.offload != OffloadPlan{})) return false;
+    if (split.tp > 1 && g_.num_experts > 0 && (p_.tp == 0 || has_host_optimizer(p_.base))) return false;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
     if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
     return !has_error(check_native(g_, split, tuning_of(p_.base.train)));
+  }
+
+  // What it has on the host, as far as the sharding matters.
+  bool may_offload(Sharding sharding) const {
+    if (p_.base.offload == OffloadPlan{}) return true;
+    Plan split = p_.base;
+    split.strategy.sharding = sharding;
+    return offload_problem(split).message.empty();
   }
 
   bool bundled_stages(int pp) const {
@@ -72,7 +81,7 @@ class Space {
   bool bundled_shares_experts(const Choice& c, int ep) const {
     if (!is_native(p_.base)) return true;
     if (p_.ep == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;  // as tp and cp: run where it is asked for
-    return keeps_elements(p_.base.train.optimizer) && p_.base.offload == OffloadPlan{} &&
+    return keeps_elements(p_.base.train.optimizer) && !has_host_optimizer(p_.base) &&
            !has_error(check_native(g_, {.tp = c.tp, .ep = ep}, tuning_of(p_.base.train))) && !learns_preferences(p_.base.train);
   }
 
@@ -129,6 +138,7 @@ class Space {
     const int64_t ranks = int64_t{dp} * c.cp * (is_native(p_.base) && g_.num_experts > 0 ? c.tp : 1);  // which split states
     for (const Sharding sharding : p_.shardings) {
       if (!contains(p_.trainer.shardings, sharding)) continue;
+      if (is_native(p_.base) && !may_offload(sharding)) continue;
       if (ranks == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
       c.sharding = sharding;
       for (const int shard : shard_sizes(sharding, dp, c)) {
