@@ -20,6 +20,8 @@ std::string without_separators(std::string_view text) {
   return folded;
 }
 
+}  // namespace
+
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), previous(b.size() + 1), current(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) previous[j] = j;
@@ -36,8 +38,6 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return previous[b.size()];
 }
-
-}  // namespace
 
 std::string lower(std::string_view text) {
   std::string out(text);

@@ -9,6 +9,8 @@ namespace distsetup {
 
 // The candidate nearest to `name` by edit distance (case, '-' and '_' ignored), or "" when none is near (distance > 1 + size / 4).
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
+// Letters that are added, left out, replaced or swapped with their neighbour.
+size_t edit_distance(std::string_view a, std::string_view b);
 // "did you mean 'x'" or "known: a, b, c" (at most 12, then a count).
 std::string suggest(std::string_view name, std::span<const std::string> candidates);
 // Case-insensitive, '-' and '_' the same.

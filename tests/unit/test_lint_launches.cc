@@ -76,6 +76,53 @@ TEST_CASE("lint launches: two counts of GPUs, and tasks that are no ranks", "[li
   });
 }
 
+TEST_CASE("lint launches: one task has no others, and what an operator or a caller says is no contradiction", "[lint]") {
+  const std::string head = "#!/bin/bash\n#SBATCH --time=1:00:00\n#SBATCH --gres=gpu:1\n";
+  const auto train_job = [](const std::string& options) {
+    return "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec:\n  trainer:\n    numNodes: 2\n"
+           "    numProcPerNode: 4\n    command: [bash, -c, \"torchrun " +
+           options + " t.py\"]\n";
+  };
+  const auto job_set = [](const std::string& strategy) {
+    return "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  failurePolicy: {maxRestarts: 3" +
+           strategy +
+           "}\n  replicatedJobs: [{name: w, replicas: 1, template: {spec: {backoffLimit: 9, template: {spec: {containers: " +
+           "[{name: c, image: i}]}}}}}]\n";
+  };
+  check({
+      {"SL009", "j.sbatch", head + "#SBATCH --nodes=2\nsrun python t.py\n", head + "srun python t.py\n"},
+      {"SL009", "j.sbatch", head + "#SBATCH --nodelist=a,b\nsrun python t.py\n", head + "#SBATCH --ntasks=1\nsrun python t.py\n"},
+      {"K8S002", "k.yaml", train_job("--nnodes=1"), train_job("")},
+      {"K8S002", "k.yaml", train_job("--nnodes=1"), train_job("--nnodes=${PET_NNODES:-2} --node_rank=${PET_NODE_RANK:-0}")},
+      {"K8S006", "k.yaml", job_set(""), job_set(", restartStrategy: InPlaceRestart")},
+      {"TR002", "t.sh", "torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=h:1 --rdzv_id=7 t.py\n",
+       "torchrun --nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=h:1 --rdzv_id=\"${SLURM_ARRAY_TASK_ID:-0}\" t.py\n"},
+      {"TT001", "t.toml", "[job]\ndump_folder = \"o\"\n[training]\ndtype = \"bf16\"\n",
+       "[job]\ndump_folder = \"o\"\n[training]\ndtype = \"bfloat16\"\n"},
+      {"ENV009", "e.sh", "export CUDA_VISIBEL_DEVICES=0\ntorchrun --nproc_per_node=1 t.py\n",
+       "export MKL_NUM_THREADS=4\ntorchrun --nproc_per_node=1 t.py\n"},
+  });
+}
+
+TEST_CASE("lint launches: torchtitan's own word is offered, and said once", "[lint]") {
+  const LintReport report =
+      lint_files({{"t.toml", "[job]\ndump_folder = \"o\"\n[training]\ndtype = \"bf16\"\nmixed_precision_reduce = \"bf16\"\n"}}, {});
+  std::string helps;
+  for (const LintFinding& one : report.findings) helps += one.diagnostic.code + ":" + one.diagnostic.help + ";";
+  CHECK(helps == "TT001:write bfloat16;TT001:write float32;");
+}
+
+TEST_CASE("lint launches: a TrainJob's flags that repeat the operator are notes", "[lint]") {
+  const std::string text =
+      "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec:\n  trainer:\n"
+      "    numNodes: 2\n    command: [torchrun, --nnodes=2, t.py]\n";
+  const LintReport report = lint_files({{"k.yaml", text}}, {});
+  const auto is_it = [](const LintFinding& one) { return one.diagnostic.code == "K8S002"; };
+  const auto it = std::find_if(report.findings.begin(), report.findings.end(), is_it);
+  REQUIRE(it != report.findings.end());
+  CHECK(it->diagnostic.severity == Severity::kNote);
+}
+
 TEST_CASE("lint launches: pipes whose status somebody looks at", "[lint]") {
   const std::string run = "torchrun --standalone --nproc_per_node=1 t.py ";
   check({

@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "codegen/job/secrets.h"
 #include "codegen/lint/megatron.h"
+#include "codegen/lint/misspelt.h"
 
 namespace distsetup::lint {
 namespace {
@@ -92,7 +93,7 @@ bool has_other_transport(const Document& d) {
   });
 }
 
-// Names that are long enough for one wrong letter to be a mistake, and of which nothing tells that they were not read.
+// Names that are long enough for a slip of the pen to be a mistake, and of which nothing tells that they were not read.
 const std::vector<std::string> kCommonNames = {"CUDA_VISIBLE_DEVICES",    "HIP_VISIBLE_DEVICES",
                                                "ROCR_VISIBLE_DEVICES",    "CUDA_DEVICE_MAX_CONNECTIONS",
                                                "CUDA_DEVICE_ORDER",       "CUDA_LAUNCH_BLOCKING",
@@ -108,22 +109,12 @@ bool is_read_here(const Document& d, const std::string& name) {
          d.text.find("\"" + name + "\"]") != std::string::npos;
 }
 
-// One letter too few, too many, or another.
-bool is_one_off(std::string_view a, std::string_view b) {
-  if (a.size() > b.size()) std::swap(a, b);
-  if (b.size() - a.size() > 1 || a == b) return false;
-  const size_t same = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin());
-  return a.substr(std::min(same + (a.size() == b.size() ? 1 : 0), a.size())) == b.substr(same + 1);
-}
-
 void env_misspelt(const Document& d, const EnvironmentSetting& one, Findings& report) {
-  const bool is_right = std::find(kCommonNames.begin(), kCommonNames.end(), one.name) != kCommonNames.end();
-  for (const std::string& name : kCommonNames) {
-    if (is_right || !is_one_off(one.name, name) || is_read_here(d, one.name)) continue;
-    report.add("ENV009", d, one.name_span, fmt::format("nothing reads {}: it is silently ignored", one.name),
-               {fmt::format("did you mean {}", name), "", {{one.name_span.begin, one.name_span.end, name}}, {}});
-    return;
-  }
+  if (std::find(kCommonNames.begin(), kCommonNames.end(), one.name) != kCommonNames.end() || is_read_here(d, one.name)) return;
+  const std::string name = misspelt_name(one.name, kCommonNames);
+  if (name.empty()) return;
+  report.add("ENV009", d, one.name_span, fmt::format("nothing reads {}: it is silently ignored", one.name),
+             {fmt::format("did you mean {}", name), "", {{one.name_span.begin, one.name_span.end, name}}, {}});
 }
 
 // Plugins of clouds read names of their own, and tune NCCL by names that it documents nowhere.
@@ -168,7 +159,7 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
       one.name.rfind("NCCL_", 0) == 0 && std::find(kNcclNames.begin(), kNcclNames.end(), one.name) == kNcclNames.end();
   if (is_unknown && !is_plugin_name(one.name)) {
     const std::string near = nearest_name(one.name, kNcclNames);
-    const bool may_be_a_plugins = has_plugin(d) && (near.empty() || !is_one_off(one.name, near));
+    const bool may_be_a_plugins = has_plugin(d) && misspelt_name(one.name, kNcclNames).empty();
     report.add("ENV004", d, one.name_span,
                fmt::format("NCCL has no variable {}: it is silently ignored{}", one.name,
                            may_be_a_plugins ? ", unless the plugin reads it" : ""),

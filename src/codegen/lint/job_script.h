@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "codegen/lint/findings.h"
+#include "codegen/read/srun_tasks.h"
 
 namespace distsetup::lint {
 
@@ -22,6 +23,11 @@ struct JobScript {
     return found == nullptr ? 0 : number(found->value).value_or(0);
   }
 };
+
+inline SrunTasks tasks_of(const JobScript& in, const LaunchStage& srun) {
+  return foreign::tasks_of(in.part.script, srun, in.setup.context.nodes);
+}
+inline SrunTasks tasks_of_job(const JobScript& in) { return foreign::tasks_of_job(in.part.script, in.setup.context.nodes); }
 
 const LaunchStage* launcher_of(const LaunchLine& line);  // torchrun, deepspeed or accelerate; nullptr: none
 // The launcher that a line starts, itself or inside its bash -c or script; nullptr: none.

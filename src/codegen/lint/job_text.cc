@@ -136,6 +136,26 @@ void sl_two_signs(const JobScript& in) {
   }
 }
 
+// SLURM runs a copy of the script, in a folder of its own (slurmd's spool): what stands beside the script is not there.
+void sl_own_folder(const JobScript& in) {
+  static constexpr std::array<std::string_view, 5> kOwn = {"$0", "${0}", "$BASH_SOURCE", "${BASH_SOURCE}", "${BASH_SOURCE[0]}"};
+  for (const char* mark :
+       {"SLURM_SUBMIT_DIR", "scontrol show job", "sbatch \"$0\"", "sbatch $0", "SLURM_JOB_ID:-", "SLURM_JOB_ID}\" ]"}) {
+    if (in.d.text.find(mark) != std::string::npos) return;  // it knows where it is
+  }
+  for (const ShellCommand& command : in.part.script.commands) {
+    const std::string name = command.words.empty() ? "" : command.words[0].text;
+    if (command.is_dead || (name != "dirname" && name != "realpath" && name != "readlink")) continue;
+    const bool is_own = std::any_of(command.words.begin() + 1, command.words.end(), [](const ShellWord& word) {
+      return std::find(kOwn.begin(), kOwn.end(), word.text) != kOwn.end();
+    });
+    if (!is_own) continue;
+    in.report.add("SL040", in.d, {command.words.front().span.begin, command.words.back().span.end},
+                  "sbatch runs a copy of the script from its spool folder: files beside the script are not found from there");
+    return;
+  }
+}
+
 void sl_unset_gpus(const JobScript& in) {
   const bool asks_otherwise =
       in.directive("gres") != nullptr || in.directive("gpus-per-node") != nullptr || in.directive("gpus-per-task") != nullptr;
@@ -264,6 +284,7 @@ void check_job_text(const JobScript& in) {
   sl_placeholders(in);
   sl_empty_values(in);
   sl_two_signs(in);
+  if (in.is_batch) sl_own_folder(in);
   sl_unset_gpus(in);
   sl_devices(in);
   sl_two_counts(in);

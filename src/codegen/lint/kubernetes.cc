@@ -140,6 +140,41 @@ void k8s_requests(const Document& d, const Value& root, Findings& report) {
   });
 }
 
+// What the operator of a TrainJob tells torchrun by PET_ variables; nothing where only it knows.
+std::optional<int64_t> said_by_operator(const Value& root, std::string_view option) {
+  const auto at = [&root](const char* path) {
+    const auto n = real(root, path);
+    return n ? std::optional<int64_t>(static_cast<int64_t>(*n)) : std::nullopt;
+  };
+  if (option == "nnodes") return at("spec.trainer.numNodes");
+  if (option == "nproc_per_node") {
+    if (const auto n = at("spec.trainer.numProcPerNode")) return n;
+    for (const char* which : {"spec.trainer.resourcesPerNode.limits", "spec.trainer.resourcesPerNode.requests"}) {
+      const TreeNode resources = node(root, which);
+      const Value* gpus = resources ? exact(*resources.value, "nvidia.com/gpu") : nullptr;
+      if (const auto n = gpus == nullptr ? std::nullopt : real_of(*gpus)) return static_cast<int64_t>(*n);
+    }
+  }
+  if (option == "node_rank" && at("spec.trainer.numNodes") == 1) return 0;
+  return std::nullopt;
+}
+
+// Flags win over the operator's variables: one that repeats them is idle, and one that reads them says the same.
+void k8s_torchrun_option(const Document& d, const Value& root, const LaunchOption& option, Findings& report) {
+  const bool is_set = option.name == "nnodes" || option.name == "nproc_per_node" || option.name == "node_rank" ||
+                      option.name == "master_addr" || option.name == "master_port" || option.name.rfind("rdzv", 0) == 0;
+  if (!is_set || option.value.find("PET_") != std::string::npos || d.cut(option.value_span).find("PET_") != std::string_view::npos)
+    return;
+  const auto own = number(option.value);
+  const auto wanted = said_by_operator(root, option.name);
+  const bool is_idle = own && wanted && *own == *wanted;
+  const bool breaks = own && ((option.name == "nnodes" && wanted && !is_idle) || (option.name == "node_rank" && !is_idle));
+  report.add("K8S002", d, option.span,
+             fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled),
+             {.severity = is_idle ? std::optional<Severity>(Severity::kNote) : std::nullopt,
+              .error_if = breaks || is_idle ? "" : "it says something else"});
+}
+
 void k8s_train_job(const Document& d, const Value& root, Findings& report) {
   const TreeNode env = node(root, "spec.trainer.env");
   if (env) {
@@ -155,15 +190,7 @@ void k8s_train_job(const Document& d, const Value& root, Findings& report) {
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* run = line.find(LaunchProgram::kTorchrun);
       if (run == nullptr) continue;
-      for (const LaunchOption& option : run->options) {
-        const bool is_set = option.name == "nnodes" || option.name == "nproc_per_node" || option.name == "node_rank" ||
-                            option.name == "master_addr" || option.name == "master_port" || option.name.rfind("rdzv", 0) == 0;
-        if (is_set)
-          report.add(
-              "K8S002", d, option.span,
-              fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled),
-              {.error_if = option.value.find("PET_") == std::string::npos && number(option.value) ? "" : "it says something else"});
-      }
+      for (const LaunchOption& option : run->options) k8s_torchrun_option(d, root, option, report);
     }
   }
 }
@@ -245,7 +272,7 @@ bool waits_for_others(const Document& d, const Value& root) {
 void k8s_restarts(const Document& d, const Value& root, Findings& report) {
   if (text(root, "kind") != "JobSet" || real(root, "spec.failurePolicy.maxRestarts").value_or(0) <= 0) return;
   const TreeNode jobs = node(root, "spec.replicatedJobs");
-  if (!jobs) return;
+  if (!jobs || text(root, "spec.failurePolicy.restartStrategy") == "InPlaceRestart") return;  // which wants a limit that is never met
   for (const Value& job : jobs.value->items) {
     const TreeNode limit = node(job, "template.spec.backoffLimit");
     const double n = limit ? real_of(*limit.value).value_or(6) : 6;  // Kubernetes' default

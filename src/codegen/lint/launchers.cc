@@ -8,6 +8,7 @@
 #include "base/names.h"
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/caller_values.h"
+#include "codegen/lint/job_script.h"
 #include "codegen/read/manifest.h"
 
 namespace distsetup::lint {
@@ -62,7 +63,7 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
                 is_counted ? in_pod : "there are several nodes"});
   }
   if (const LaunchOption* id = run.find("rdzv_id"); id != nullptr && is_dynamic) {
-    const bool is_fixed = id->value.find_first_of("$`") == std::string::npos;
+    const bool is_fixed = id->value.find_first_of("$`") == std::string::npos && !comes_from_caller(d, script, *id);
     const bool meets_elsewhere = run.value("rdzv_endpoint").find_first_of("$`") != std::string::npos;  // a head of its own per job
     if (is_fixed)
       report.add("TR002", d, id->span, fmt::format("the rendezvous id '{}' is the same in every job", id->value),
@@ -225,6 +226,56 @@ void tr_fixed_rank(const Document& d, const ScriptPart& part, const LaunchLine& 
   report.add("TR014", d, rank->span, fmt::format("every node that runs this file is node {} of {}", rank->value, *n));
 }
 
+// Where a text stands that another shell expands later: in single quotes of a command around it, or with a backslash in front.
+bool is_expanded_later(const Document& d, const ScriptPart& part, const LaunchLine& line, size_t dollar) {
+  const int depth = part.script.commands[line.command].depth;
+  if (dollar > 0 && d.text[dollar - 1] == '\\') return depth > 0;
+  for (const ShellCommand& outer : part.script.commands) {
+    if (outer.depth >= depth) continue;
+    for (const ShellWord& word : outer.words) {
+      for (const WordPart& one : word.parts) {
+        if (one.quote == ShellQuote::kSingle && one.span.begin <= dollar && dollar < one.span.end) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// --rdzv_endpoint=$HOSTNAME:29500 in what srun starts on every node, or in every pod.
+void tr_own_name(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
+  const LaunchOption* where = run.find("rdzv_endpoint") != nullptr ? run.find("rdzv_endpoint") : run.find("master_addr");
+  if (where == nullptr) return;
+  const bool is_manifest = d.is(file_kind::kKubernetes);
+  const Directive* of_job = part.script.directive("nodes");
+  const int64_t job_nodes = is_manifest         ? manifest_count(d, "nodes").value_or(0)
+                            : of_job == nullptr ? 0
+                                                : number(of_job->value).value_or(0);
+  const int64_t nodes = run.has("nnodes") ? node_count(part.script, run.value("nnodes"), job_nodes) : job_nodes;
+  if (nodes < 2) return;
+  for (const std::string_view name : {"$HOSTNAME", "${HOSTNAME}", "$(hostname", "`hostname"}) {
+    const size_t at = d.text.find(name, where->span.begin);
+    if (at >= where->span.end) continue;
+    const bool is_on_each = is_manifest ? sets_no_variables(d) : is_under_srun(part, line) && is_expanded_later(d, part, line, at);
+    if (!is_on_each) return;
+    report.add("TR015", d, where->span,
+               fmt::format("each of {} {} meets at its own name: none of them finds another", nodes, is_manifest ? "pods" : "nodes"));
+    return;
+  }
+}
+
+// Pods of a controller that sets no variables: where they are told to meet, one of them alone is not meant.
+void tr_pods(const Document& d, const LaunchStage& run, Findings& report) {
+  if (!d.is(file_kind::kKubernetes) || !sets_no_variables(d) || run.has("nnodes") || run.has("standalone")) return;
+  const LaunchOption* where = run.find("rdzv_endpoint") != nullptr ? run.find("rdzv_endpoint") : run.find("master_addr");
+  const auto pods = manifest_count(d, "nodes");
+  if (where == nullptr || !pods || *pods < 2 || where->value.find("localhost") != std::string::npos ||
+      where->value.find("127.0.0.1") != std::string::npos)
+    return;
+  report.add("TR009", d, run.span,
+             fmt::format("torchrun without --nnodes is a job of one node, and {} pods start it: each trains alone", *pods),
+             {fmt::format("add --nnodes={} and a --node_rank", *pods), "", {}, {}});
+}
+
 void dl_command(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
   const LaunchOption* include = run.find("include") != nullptr ? run.find("include") : run.find("i");
   const LaunchOption* exclude = run.find("exclude") != nullptr ? run.find("exclude") : run.find("e");
@@ -301,6 +352,8 @@ void check_launchers(const LintSetup& setup, const Document& d, Findings& report
         tr_same_rank(line, d, part, *run, report);
         tr_allocation(d, part, line, *run, report);
         tr_fixed_rank(d, part, line, *run, report);
+        tr_own_name(d, part, line, *run, report);
+        tr_pods(d, *run, report);
       }
       if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) acc_allocation(d, part, *run, report);
       if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, part, *run, report);

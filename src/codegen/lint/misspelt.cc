@@ -30,23 +30,6 @@ std::string joined(std::string_view name) {
   return out;
 }
 
-// Letters that are added, left out, replaced or swapped with their neighbour.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before, last(b.size() + 1), now(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    now[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      const bool is_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (is_swapped) now[j] = std::min(now[j], before[j - 2] + 1);
-    }
-    before = last;
-    last = now;
-  }
-  return last[b.size()];
-}
-
 std::string digits_of(std::string_view word) {
   std::string digits;
   std::copy_if(word.begin(), word.end(), std::back_inserter(digits), is_digit);
@@ -58,7 +41,7 @@ bool is_slip(const std::string& a, const std::string& b) {
   const size_t size = std::min(a.size(), b.size());
   if (a[0] != b[0]) return false;  // hardly anybody misspells the first letter: "patch", "batch"
   if (size + 1 < kShort || std::max(a.size(), b.size()) < kShort || digits_of(a) != digits_of(b)) return false;
-  return distance(a, b) <= (size >= kLong ? 2u : 1u);
+  return edit_distance(a, b) <= (size >= kLong ? 2u : 1u);
 }
 
 ptrdiff_t num_letters(std::string_view name) {

@@ -13,7 +13,6 @@
 #include "codegen/lint/misspelt.h"
 #include "codegen/lint/pipe_status.h"
 #include "codegen/lint/slurm_job.h"
-#include "codegen/lint/srun_tasks.h"
 #include "codegen/lint/task_ranks.h"
 #include "codegen/shell/expand.h"
 #include "codegen/tables/name_table.h"

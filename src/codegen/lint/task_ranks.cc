@@ -6,7 +6,6 @@
 #include <string>
 
 #include "codegen/lint/batch_launch.h"
-#include "codegen/lint/srun_tasks.h"
 
 namespace distsetup::lint {
 namespace {

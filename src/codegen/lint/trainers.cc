@@ -233,9 +233,13 @@ void torchtitan(const LintSetup& setup, const Document& d, Findings& report) {
     if (type.empty() || type == "float32" || (type == "bfloat16" && !is_reduce)) continue;
     // What its table of dtypes knows it takes, with a warning: the field's choices are not enforced for values of a file.
     const bool has_dtype = type == "bfloat16" || type == "float16";
-    report.add("TT001", d, val(path),
-               fmt::format("'{}' is '{}', expected {}", path, type, is_reduce ? "float32" : "bfloat16 or float32"),
-               {"", "", {}, has_dtype ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+    const std::string words = is_reduce ? "float32" : "bfloat16 or float32";
+    const std::string meant = is_reduce ? "float32" : same_name(type, "bf16") ? "bfloat16" : same_name(type, "fp32") ? "float32" : "";
+    report.add("TT001", d, val(path), fmt::format("'{}' is '{}', expected {}", path, type, words),
+               {fmt::format("write {}", meant.empty() ? words : meant),
+                "",
+                {},
+                has_dtype ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
   const std::string version = setup.version("torchtitan");
   if (!version.empty() && compare_versions(version, "0.2.2") > 0) {

@@ -1,6 +1,7 @@
 #include "codegen/read/best_table.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -89,7 +90,7 @@ bool names_model(const std::string& text) {
   return text.find_first_not_of("0123456789", slash + 1) != std::string::npos || text.find('/') != slash;
 }
 
-Reading as_own_script(Reading reading, const std::string& program) {
+Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found) {
   reading.table.clear();
   const std::string tool = reading.tool;
   reading.tool = "arguments of " + program + ", by their usual names";
@@ -98,10 +99,13 @@ Reading as_own_script(Reading reading, const std::string& program) {
     const bool is_switch = one.first == "train.finetune" && !is_rank(one.second.key);  // "--use_lora": of 4 bits or not, adapters
     return one.second.is_assumed || (one.second.is_guess && !is_switch);
   });
-  const auto lose_if = [&reading](const char* field, const auto& is_own) {
+  const auto lose_if = [&reading, &found](const char* field, const auto& is_own) {
     const auto it = reading.fields.find(field);
     if (it == reading.fields.end() || !is_own(it->second)) return;
-    reading.lost.push_back({it->second.key, field_text(it->second.value), "", it->second.at, LostKey::Why::kUnknownKey});
+    const std::string& key = it->second.key;
+    const auto as_given = std::find_if(found.begin(), found.end(), [&key](const FoundKey& one) { return is_same_key(one.key, key); });
+    reading.lost.push_back(
+        {key, as_given == found.end() ? field_text(it->second.value) : as_given->text, "", it->second.at, LostKey::Why::kUnknownKey});
     reading.fields.erase(it);
   };
   // "--model" is a word of the script's own, unless it looks like a path or a name on the Hub.
@@ -116,6 +120,11 @@ Reading as_own_script(Reading reading, const std::string& program) {
   lose_if("train.method", [](const auto& one) {
     const std::string text = field_text(one.value);
     return text != "pretrain" && text != "sft" && text != "dpo";
+  });
+  // "--mixed-precision" alone says that there is some, and not of what.
+  lose_if("precision.compute", [&found](const auto& one) {
+    const auto it = std::find_if(found.begin(), found.end(), [&one](const FoundKey& key) { return is_same_key(key.key, one.key); });
+    return is_same_key(one.key, "mixed_precision") && it != found.end() && it->stands_alone;
   });
   // "--batch_size" is of a process in one script and of all of them in the next.
   lose_if("micro_batch", [](const auto& one) { return is_same_key(one.key, "batch_size"); });
@@ -162,6 +171,7 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
     const auto table = load_read_table(templates, path, {file, 0, 0});
     if (!table.ok()) return table.diagnostics;
     TakenParts parts = parts_of(**table, source);
+    if ((*table)->is_told_only && !is_told(**table, parts.found)) continue;
     std::pair<size_t, size_t> known = {num_known(**table, parts.found), 0};
     if (known.first == 0) known.second = num_half_known(**table, source, parts);
     if (known == std::pair<size_t, size_t>() || known < most) continue;
@@ -184,6 +194,11 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
                                    const std::string& file) {
   const std::vector<std::string> tables = tables_of(templates, {"arguments", "json", "yaml"});
   const FileSource source{nullptr, found, nullptr};
+  // A tool's own command line takes its own names, however few of them there are.
+  static const std::map<std::string, std::string, std::less<>> kOfTools = {
+      {"llamafactory-cli", "llamafactory/keys.yaml"}, {"swift", "ms-swift/keys.yaml"}, {"axolotl", "axolotl/keys.yaml"}};
+  if (const auto own = kOfTools.find(program.substr(program.rfind('/') + 1)); own != kOfTools.end())
+    return reading_by(templates, own->second, source, file);
   Result<Reading> best = best_reading(templates, tables, source, file);
   if (!best.ok() || best->table.empty()) return best;
   std::vector<std::string> told;
@@ -194,7 +209,7 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
     if (path == best->table) return best;
     if (!(*table)->told_by.empty()) told.push_back(path);
   }
-  if (told.empty()) return as_own_script(std::move(*best), program);
+  if (told.empty()) return as_own_script(std::move(*best), program, found);
   return best_reading(templates, told, source, file);
 }
 
@@ -220,7 +235,7 @@ Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::st
   if (!known.empty()) {
     Result<Reading> of_trainer = reading_by(templates, "lightning/keys.yaml", {nullptr, std::move(known), nullptr}, file);
     if (!of_trainer.ok()) return of_trainer;
-    reading = as_own_script(std::move(*of_trainer), program);
+    reading = as_own_script(std::move(*of_trainer), program, found);
   }
   reading.file = file;
   reading.tool = "overrides of " + program;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "codegen/read/srun_tasks.h"
+
 namespace distsetup {
 namespace {
 
@@ -23,28 +25,6 @@ bool is_plain(const ScriptPart& part, const LaunchLine& line) {
   const bool is_alone = std::all_of(line.stages.begin(), line.stages.end(),
                                     [](const LaunchStage& stage) { return stage.program == LaunchProgram::kScript; });
   return is_alone && part.script.commands[line.command].depth == 0;
-}
-
-// Of one srun.
-long long gpus_of_step(const ShellScript& script, const LaunchStage& srun) {
-  const auto own = [&srun](const char* name, const char* letter) {
-    return number(srun.has(name) ? srun.value(name) : srun.value(letter)).value_or(0);
-  };
-  const auto of_job = [&script](const char* name) -> long long {
-    const Directive* one = script.directive(name);
-    const size_t colon = one == nullptr ? 0 : one->value.rfind(':') + 1;
-    return one == nullptr ? 0 : number(one->value.substr(colon)).value_or(0);
-  };
-  const std::string per_task = srun.value("gpus_per_task");
-  const long long each = number(per_task.substr(per_task.rfind(':') + 1)).value_or(0);
-  const long long nodes = own("nodes", "N") > 0 ? own("nodes", "N") : of_job("nodes"), all = own("ntasks", "n");
-  constexpr long long kMost = 1'000'000;
-  const long long tasks = own("ntasks_per_node", "ntasks_per_node") > 0 ? own("ntasks_per_node", "ntasks_per_node")
-                          : all > 0 && nodes > 0 && all % nodes == 0    ? all / nodes
-                                                                        : 0;
-  if (each < 1 || each > kMost || tasks < 1 || tasks > kMost) return 0;
-  const long long job_has = of_job("gpus-per-node") > 0 ? of_job("gpus-per-node") : of_job("gres");
-  return each * tasks == job_has ? 0 : each * tasks;
 }
 
 }  // namespace
@@ -100,7 +80,7 @@ long long gpus_of_steps(const ScriptPart& part) {
   for (const LaunchLine& line : part.lines) {
     const LaunchStage* srun = line.find(LaunchProgram::kSrun);
     if (srun == nullptr || !starts_training(part.script, part.lines, line)) continue;
-    const long long here = gpus_of_step(part.script, *srun);
+    const long long here = foreign::gpus_of_step(part.script, *srun);
     if (here == 0 || (gpus != 0 && here != gpus)) return 0;
     gpus = here;
   }

@@ -194,6 +194,22 @@ void add_written_files(const TemplateSet& templates, const foreign::Document& sc
   }
 }
 
+// A job that the script writes and submits: sbatch <<EOF, cat > job.sh <<EOF.
+void add_written_jobs(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
+                      Result<std::vector<Reading>>& readings) {
+  for (const foreign::ScriptPart& part : script.parts) {
+    for (const foreign::ScriptFile& file : part.script.files) {
+      const bool is_job = file.text.find("#SBATCH ") != std::string::npos || file.text.find("#PBS ") != std::string::npos ||
+                          file.text.find("#BSUB ") != std::string::npos;
+      if (!is_job) continue;
+      Result<std::vector<Reading>> read = read_config(templates, file.text, file.path, "", choices);
+      if (!read.ok()) continue;
+      append(readings.diagnostics, read.diagnostics);
+      for (Reading& one : *read) readings->push_back(std::move(one));
+    }
+  }
+}
+
 }  // namespace
 
 Result<std::vector<Reading>> read_document(const TemplateSet& templates, const foreign::Document& document, const std::string& table,
@@ -221,6 +237,7 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
                                           : read_tree(templates, document, path, choices);
   if (read.ok() && read->empty() && document.is(file_kind::kTrainerFsdp) && document.is_structured())
     read = read_fsdp_config(templates, document, choices);
+  if (read.ok() && document.is_script()) add_written_jobs(templates, document, choices, read);
   if (read.ok() && read->empty()) {
     const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;
     return document.is(file_kind::kKubernetes) ? nothing_in_manifest(document)

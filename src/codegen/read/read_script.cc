@@ -12,6 +12,7 @@
 #include "base/tree_builder.h"
 #include "codegen/read/batch_keys.h"
 #include "codegen/read/best_table.h"
+#include "codegen/read/counted_keys.h"
 #include "codegen/read/job_steps.h"
 #include "codegen/read/manifest.h"
 #include "codegen/shell/words.h"
@@ -93,6 +94,8 @@ class ScriptReader {
     for (const foreign::Directive& one : script.directives) {
       if (one.is_late || last[{one.name, one.is_of_more}] != &one || (one.name == "nodes" && is_narrowed)) continue;
       keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
+      if (one.name == "gres" && !one.value.starts_with("gpu") && one.value.find_first_of("$`") == std::string::npos)
+        keys.back().unknown = "it asks for no GPU";
       const bool is_of_node = one.name == "gres" || one.name == "gpus-per-node";
       if (is_of_node && gpus_of_step > 0) keys.pop_back();  // what the step takes of them counts
       if (one.name == "gpus-per-task" || one.name == "gpus") count_gpus(script, keys.back());
@@ -196,41 +199,6 @@ class ScriptReader {
     return keys;
   }
 
-  // mpiexec -n 2 --ppn 1 torchrun: it starts launchers, one for each node.
-  static void count_launchers(const LaunchLine& line, std::vector<FoundKey>& keys) {
-    if (line.find(LaunchProgram::kTorchrun) == nullptr && line.find(LaunchProgram::kAccelerate) == nullptr) return;
-    std::erase_if(keys, [](const FoundKey& one) {
-      return one.key == "n" || one.key == "np" || one.key == "c" || one.key == "N" || one.key == "npernode" || one.key == "ppn" ||
-             one.key == "perhost";
-    });
-  }
-
-  // Where no #SBATCH line says them: GPUs by --gres, nodes as tasks over tasks of a node.
-  static void count_step(std::vector<FoundKey>& keys) {
-    const auto find = [&keys](std::initializer_list<std::string_view> names) -> FoundKey* {
-      for (FoundKey& one : keys) {
-        if (std::find(names.begin(), names.end(), one.key) != names.end() && one.unknown.empty()) return &one;
-      }
-      return nullptr;
-    };
-    FoundKey* gres = find({"gres"});
-    if (gres != nullptr && gres->text.rfind("gpu:", 0) == 0 && find({"gpus_per_node"}) == nullptr) {
-      const std::string count = gres->text.substr(gres->text.rfind(':') + 1);
-      if (foreign::number(count)) {
-        gres->key = "gpus_per_node";
-        gres->text = count;
-      }
-    }
-    const FoundKey *tasks = find({"ntasks", "n"}), *per_node = find({"ntasks_per_node"});
-    if (tasks == nullptr || per_node == nullptr || find({"nodes", "N"}) != nullptr) return;
-    const auto all = foreign::number(tasks->text), each = foreign::number(per_node->text);
-    if (!all || !each || *each < 1 || *all < 1 || *all % *each != 0) return;
-    FoundKey nodes = *tasks;
-    nodes.key = "nodes";
-    nodes.text = std::to_string(*all / *each);
-    keys.push_back(std::move(nodes));
-  }
-
   // What the table says of the program itself.
   void add_program(const LaunchStage& stage, Reading& reading) {
     if (reading.table.empty()) return;  // of a script of one's own
@@ -270,7 +238,11 @@ class ScriptReader {
 
   void mark_rollouts(const LaunchStage& stage, const std::vector<FoundKey>& keys, Reading& reading) {
     if (!is_of_rollouts(stage, keys)) return;
-    std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+    // Of samples and epochs steps do not follow: every prompt is answered several times.
+    std::erase_if(reading.fields, [](const auto& one) {
+      const bool counts_steps = one.first == "derived.samples" || one.first == "derived.epochs" || one.first == "derived.data_epochs";
+      return (one.second.is_assumed || counts_steps) && one.first != "strategy.trainer";
+    });
     const bool is_said =
         std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) { return one.key == "program"; });
     if (is_said || !reading.complaints.empty()) return;
@@ -318,6 +290,8 @@ class ScriptReader {
       }
     }
     if (stage.program == LaunchProgram::kMpirun) count_launchers(line, keys);
+    if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
+    if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));

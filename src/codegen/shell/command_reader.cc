@@ -224,6 +224,16 @@ const WordPart* CommandReader::command_text(const ShellWord& option, const Shell
   return nullptr;
 }
 
+// sh -c 'torchrun --master-addr '$address' train.py': one text, with what the outer shell puts in between its quotes.
+bool CommandReader::is_one_script(const std::vector<WordPart>& parts) const {
+  if (parts.size() < 3 || parts.front().quote == ShellQuote::kNone || parts.back().quote != parts.front().quote) return false;
+  return std::all_of(parts.begin(), parts.end(), [&](const WordPart& one) {
+    const bool is_plain =
+        text_.substr(one.span.begin, one.span.end - one.span.begin).find_first_of("'\"\\`") == std::string_view::npos;
+    return one.quote == ShellQuote::kNone ? is_plain : one.quote == parts.front().quote;
+  });
+}
+
 void CommandReader::inner_script() {
   for (size_t i = 1; i < command_.words.size() && depth_ < kMaxShellDepth; ++i) {
     const ShellWord* next = i + 1 < command_.words.size() ? &command_.words[i + 1] : nullptr;
@@ -238,7 +248,9 @@ void CommandReader::inner_script() {
       if (option.empty() || option[0] != '-') break;
       if (option[1] == '-' || option.back() != 'c') continue;
       if (depth_ >= kMaxShellDepth) return;
-      for (const WordPart& part : std::vector<WordPart>(command_.words[k + 1].parts)) nested(part.span, false);
+      const std::vector<WordPart> parts = command_.words[k + 1].parts;
+      if (is_one_script(parts)) return nested({parts.front().span.begin, parts.back().span.end}, false);
+      for (const WordPart& part : parts) nested(part.span, false);
       return;
     }
   }

@@ -58,6 +58,7 @@ class CommandReader {
   void nested(TextSpan range, bool in_substitution);
   // bash -c '…', sh -lc "…": the words behind are commands.
   static const WordPart* command_text(const ShellWord& option, const ShellWord* next);
+  bool is_one_script(const std::vector<WordPart>& parts) const;
   void inner_script();
   // Moves the commands of substitutions to where the script's own commands are.
   void take_inner();

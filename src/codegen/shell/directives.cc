@@ -30,6 +30,18 @@ void name_slurm(Directive& d, const std::string& word) {
   if (d.name == "tasks-per-node") d.name = "ntasks-per-node";  // SLURM takes both
 }
 
+// "gpu:a100:4,nvme:100": a node's local disk is no GPU. Shards are parts of them, and stay beside.
+std::string gpus_of(const std::string& gres) {
+  if (gres.find("shard") != std::string::npos) return gres;
+  for (size_t at = 0; at < gres.size();) {
+    const size_t comma = std::min(gres.find(',', at), gres.size());
+    const std::string_view item = std::string_view(gres).substr(at, comma - at);
+    if (item == "gpu" || item.starts_with("gpu:") || item.starts_with("gpu=")) return std::string(item);
+    at = comma + 1;
+  }
+  return gres;
+}
+
 }  // namespace
 
 std::vector<Directive> read_directives(std::string_view text, TextSpan options, Scheduler scheduler) {
@@ -59,6 +71,7 @@ std::vector<Directive> read_directives(std::string_view text, TextSpan options, 
       d.value = words[++i].text;
       d.span.end = words[i].span.end;
     }
+    if (scheduler == Scheduler::kSlurm && d.name == "gres") d.value = gpus_of(d.value);
     out.push_back(std::move(d));
   }
   return out;

@@ -316,18 +316,21 @@ class Walker {
     }
   }
 
-  // cat <<EOF > file, tee file <<EOF, echo "…" > file
+  // cat <<EOF > file, tee file <<EOF, echo "…" > file, sbatch <<EOF
   void find_file(const ShellCommand& one) {
     constexpr size_t kMaxFiles = 20;
     const std::string& name = one.words[0].text;
-    if ((name != "cat" && name != "tee" && name != "echo" && name != "printf") || script_.files.size() >= kMaxFiles) return;
+    const bool is_submitted = name == "sbatch" || name == "qsub" || name == "bsub";
+    const bool writes = name == "cat" || name == "tee" || name == "echo" || name == "printf" || is_submitted;
+    if (!writes || script_.files.size() >= kMaxFiles) return;
     ScriptFile file;
+    if (is_submitted && one.here.size() == 1) file.path = "job of " + name;
     for (const ShellRedirection& redirection : one.redirections) {
       if (redirection.how == ">" || redirection.how == ">|") file.path = variables_.expand(redirection.target).text;
     }
     if (name == "tee" && one.expanded.size() == 2) file.path = one.expanded[1].text;
     if (file.path.empty()) return;
-    const bool is_here = (name == "cat" || name == "tee") && one.here.size() == 1;
+    const bool is_here = (name == "cat" || name == "tee" || is_submitted) && one.here.size() == 1;
     const bool is_said = (name == "echo" || name == "printf") && one.words.size() == 2 && one.words[1].parts.size() == 1;
     if (!is_here && !is_said) return;
     file.body = is_here ? one.here[0].body : one.words[1].parts[0].span;

@@ -1,7 +1,5 @@
 // Which words are options and which belong to the next program is decided by the launchers' own switches (options without a value);
 // everything else that starts with '-' takes the next word unless that one starts with '-' too.
-// Sources: torch 2.9 torch/distributed/run.py, DeepSpeed 0.19.8 deepspeed/launcher/runner.py, accelerate 1.15.0 commands/launch.py,
-// SLURM 22.05 srun(1).
 #include "codegen/shell/launch_line.h"
 
 #include <algorithm>
@@ -9,97 +7,10 @@
 #include <charconv>
 #include <set>
 
+#include "codegen/shell/launch_switches.h"
+
 namespace distsetup::foreign {
 namespace {
-
-using SwitchNames = std::set<std::string, std::less<>>;
-
-const SwitchNames kSrunSwitches = {"exclusive",
-                                   "label",
-                                   "l",
-                                   "overlap",
-                                   "exact",
-                                   "unbuffered",
-                                   "u",
-                                   "multi_prog",
-                                   "pty",
-                                   "quiet",
-                                   "Q",
-                                   "verbose",
-                                   "v",
-                                   "no_kill",
-                                   "k",
-                                   "E",
-                                   "preserve_env",
-                                   "oversubscribe",
-                                   "s",
-                                   "no_container_mount_home",
-                                   "container_mount_home",
-                                   "container_writable",
-                                   "container_remap_root",
-                                   "X",
-                                   "disable_status",
-                                   "contiguous",
-                                   "spread_job",
-                                   "reboot",
-                                   "kill_on_bad_exit",
-                                   "K",
-                                   "Z",
-                                   "no_allocate",
-                                   "O",
-                                   "overcommit"};
-const SwitchNames kTorchrunSwitches = {"standalone", "no_python", "run_path", "m", "module", "virtual_local_rank"};
-const SwitchNames kDeepspeedSwitches = {"module",      "no_python",          "no_local_rank",    "no_ssh",  "no_ssh_check",
-                                        "force_multi", "bind_cores_to_rank", "elastic_training", "save_pid"};
-const SwitchNames kAccelerateSwitches = {"cpu",
-                                         "multi_gpu",
-                                         "tpu",
-                                         "use_deepspeed",
-                                         "use_fsdp",
-                                         "use_megatron_lm",
-                                         "use_parallelism_config",
-                                         "use_xpu",
-                                         "module",
-                                         "m",
-                                         "no_python",
-                                         "quiet",
-                                         "q",
-                                         "debug",
-                                         "same_network",
-                                         "enable_cpu_affinity",
-                                         "mps",
-                                         "ipex",
-                                         "dynamo_use_fullgraph",
-                                         "dynamo_use_dynamic",
-                                         "no_tpu_cluster",
-                                         "tpu_cluster"};
-// Open MPI's, and those of the mpiexec of MPICH and of HPE's PALS.
-const SwitchNames kMpirunSwitches = {"allow_run_as_root",
-                                     "oversubscribe",
-                                     "tag_output",
-                                     "report_bindings",
-                                     "verbose",
-                                     "v",
-                                     "quiet",
-                                     "display_map",
-                                     "l",
-                                     "prepend_rank",
-                                     "label",
-                                     "line_buffer",
-                                     "genvall",
-                                     "exclusive",
-                                     "no_abort_on_failure"};
-
-const SwitchNames* switches_of(LaunchProgram program) {
-  switch (program) {
-    case LaunchProgram::kSrun: return &kSrunSwitches;
-    case LaunchProgram::kTorchrun: return &kTorchrunSwitches;
-    case LaunchProgram::kDeepspeed: return &kDeepspeedSwitches;
-    case LaunchProgram::kAccelerate: return &kAccelerateSwitches;
-    case LaunchProgram::kMpirun: return &kMpirunSwitches;
-    default: return nullptr;
-  }
-}
 
 std::string base_name(std::string_view word) { return std::string(word.substr(word.rfind('/') + 1)); }
 
@@ -130,7 +41,8 @@ bool is_operator(const ShellWord& word) {
 
 class LineReader {
  public:
-  LineReader(const ShellScript& script, size_t command) : command_(command), words_(script.commands[command].expanded) {}
+  LineReader(const ShellScript& script, size_t command)
+      : script_(script), command_(command), words_(script.commands[command].expanded) {}
 
   std::vector<LaunchStage> read() {
     if (handles_files()) return {};
@@ -140,6 +52,7 @@ class LineReader {
         ++at_;
         continue;
       }
+      if (program == LaunchProgram::kScript && is_swift(at_)) add_swift_launcher();
       stage(program);
       if (stages_.back().program == LaunchProgram::kScript) break;
     }
@@ -189,12 +102,67 @@ class LineReader {
     const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m" && !(at_ > 1 && base_name(words_[at_ - 2].text) == "debugpy-run");
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
     const bool is_own = !stages_.empty() || at_ == 0;
-    const std::string task = at_ + 1 < words_.size() ? words_[at_ + 1].text : "";
-    const bool is_swift = (base == "megatron" || base == "swift") && (task == "sft" || task == "pt" || task == "rlhf");  // ms-swift
-    if (is_own && is_swift) return LaunchProgram::kScript;
+    if (is_own && is_swift(at_)) return LaunchProgram::kScript;
     if (is_own && (is_script_name(base) || base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl"))
       return LaunchProgram::kScript;
     return LaunchProgram::kOther;
+  }
+
+  bool is_swift(size_t i) const {
+    const std::string base = base_name(words_[i].text), task = i + 1 < words_.size() ? words_[i + 1].text : "";
+    return (base == "megatron" || base == "swift") && (task == "sft" || task == "pt" || task == "rlhf");
+  }
+
+  // ms-swift's command starts torchrun by itself where one of two variables says of how many (swift/cli/main.py, get_torchrun_args).
+  void add_swift_launcher() {
+    LaunchStage out;
+    out.program = LaunchProgram::kTorchrun;
+    out.name = words_[at_].text;
+    out.span = words_[at_].span;
+    out.command = command_;
+    for (const char* variable : {"NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+      LaunchOption option;
+      if (!variable_in_environment(variable, option)) continue;
+      for (const char* c = variable; *c != '\0'; ++c) option.name += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+      option.spelled = "--" + option.name;
+      option.has_value = true;
+      out.options.push_back(std::move(option));
+    }
+    if (out.find("nproc_per_node") != nullptr || out.find("nnodes") != nullptr) stages_.push_back(std::move(out));
+  }
+
+  // In front of the command, exported before it, or of the container.
+  bool variable_in_environment(std::string_view name, LaunchOption& out) const {
+    const auto take = [&out](const ShellAssignment& one) {
+      out.value = one.known.empty() ? one.value.text : one.known;
+      out.span = one.span;
+      out.value_span = one.value.span;
+      return true;
+    };
+    for (const ShellAssignment& one : script_.commands[command_].assignments) {
+      if (one.name == name) return take(one);
+    }
+    const auto exports = [name](const ShellCommand& one) {
+      return !one.words.empty() && one.words[0].text == "export" &&
+             (std::any_of(one.words.begin(), one.words.end(), [name](const ShellWord& word) { return word.text == name; }) ||
+              std::any_of(one.assignments.begin(), one.assignments.end(), [name](const auto& set) { return set.name == name; }));
+    };
+    const auto begin = script_.commands.begin(), end = begin + static_cast<std::ptrdiff_t>(command_);
+    if (std::any_of(begin, end, exports)) {
+      for (size_t i = command_; i-- > 0;) {
+        for (const ShellAssignment& one : script_.commands[i].assignments) {
+          const bool is_only_theirs = !script_.commands[i].words.empty() && script_.commands[i].words[0].text != "export";
+          if (one.name == name && !script_.commands[i].is_dead && !is_only_theirs) return take(one);
+        }
+      }
+    }
+    for (const OuterVariable& one : script_.outer) {
+      if (one.name != name) continue;
+      out.value = one.value;
+      out.span = out.value_span = one.span;
+      return true;
+    }
+    return false;
   }
 
   LaunchProgram python() {
@@ -260,7 +228,7 @@ class LineReader {
   // srun -lu: several switches of one letter each.
   static bool is_cluster(const std::string& word) {
     return word.size() > 2 && word[1] != '-' && std::all_of(word.begin() + 1, word.end(), [](char letter) {
-             return kSrunSwitches.count(std::string_view(&letter, 1)) > 0;
+             return switches_of(LaunchProgram::kSrun)->count(std::string_view(&letter, 1)) > 0;
            });
   }
 
@@ -304,6 +272,7 @@ class LineReader {
     return out;
   }
 
+  const ShellScript& script_;
   size_t command_;
   const std::vector<ShellWord>& words_;
   size_t at_ = 0;

@@ -1,0 +1,62 @@
+#include "codegen/read/counted_keys.h"
+
+#include <algorithm>
+#include <string>
+
+namespace distsetup {
+
+using foreign::LaunchLine;
+using foreign::LaunchProgram;
+
+// mpiexec -n 2 --ppn 1 torchrun: it starts launchers, one for each node.
+void count_launchers(const LaunchLine& line, std::vector<FoundKey>& keys) {
+  if (line.find(LaunchProgram::kTorchrun) == nullptr && line.find(LaunchProgram::kAccelerate) == nullptr) return;
+  std::erase_if(keys, [](const FoundKey& one) {
+    return one.key == "n" || one.key == "np" || one.key == "c" || one.key == "N" || one.key == "npernode" || one.key == "ppn" ||
+           one.key == "perhost";
+  });
+}
+
+// Where no #SBATCH line says them: GPUs by --gres, nodes as tasks over tasks of a node.
+void count_step(std::vector<FoundKey>& keys) {
+  const auto find = [&keys](std::initializer_list<std::string_view> names) -> FoundKey* {
+    for (FoundKey& one : keys) {
+      if (std::find(names.begin(), names.end(), one.key) != names.end() && one.unknown.empty()) return &one;
+    }
+    return nullptr;
+  };
+  FoundKey* gres = find({"gres"});
+  if (gres != nullptr && gres->text.rfind("gpu:", 0) == 0 && find({"gpus_per_node"}) == nullptr) {
+    const std::string count = gres->text.substr(gres->text.rfind(':') + 1);
+    if (foreign::number(count)) {
+      gres->key = "gpus_per_node";
+      gres->text = count;
+    }
+  }
+  const FoundKey *tasks = find({"ntasks", "n"}), *per_node = find({"ntasks_per_node"});
+  if (tasks == nullptr || per_node == nullptr || find({"nodes", "N"}) != nullptr) return;
+  const auto all = foreign::number(tasks->text), each = foreign::number(per_node->text);
+  if (!all || !each || *each < 1 || *all < 1 || *all % *each != 0) return;
+  FoundKey nodes = *tasks;
+  nodes.key = "nodes";
+  nodes.text = std::to_string(*all / *each);
+  keys.push_back(std::move(nodes));
+}
+
+// deepspeed --include localhost:0,1: two GPUs of this node.
+void count_included(std::vector<FoundKey>& keys) {
+  for (FoundKey& one : keys) {
+    const bool is_local = (one.key == "include" || one.key == "i") && one.text.starts_with("localhost:");
+    const std::string_view gpus = std::string_view(one.text).substr(is_local ? one.text.find(':') + 1 : 0);
+    if (!is_local || gpus.empty() || gpus.find_first_not_of("0123456789,") != std::string_view::npos) continue;
+    one.text = std::to_string(std::count(gpus.begin(), gpus.end(), ',') + 1);
+    one.key = "num_gpus";
+  }
+}
+
+// Of a job that SLURM starts its own nodes count, which the models of a run by rollouts share or divide among them.
+bool is_of_actor(std::string_view key) {
+  return key == "actor_num_nodes" || key == "actor_num_gpus_per_node" || key == "actor.num_nodes" || key == "actor.num_gpus_per_node";
+}
+
+}  // namespace distsetup

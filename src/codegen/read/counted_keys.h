@@ -1,0 +1,17 @@
+// Nodes and GPUs as the options of a launcher say them, under the names that its table has for them. Internal to the reader of
+// scripts.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "codegen/read/document.h"
+#include "codegen/read/found.h"
+
+namespace distsetup {
+
+void count_launchers(const foreign::LaunchLine& line, std::vector<FoundKey>& keys);  // of mpiexec
+void count_step(std::vector<FoundKey>& keys);                                        // of srun
+void count_included(std::vector<FoundKey>& keys);                                    // of deepspeed
+bool is_of_actor(std::string_view key);
+
+}  // namespace distsetup

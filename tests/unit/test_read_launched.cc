@@ -1,0 +1,166 @@
+// What a command line starts, and what the file around it says of how many: each beside a near miss.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "codegen/read/read.h"
+#include "codegen/read/settings.h"
+
+using namespace distsetup;
+
+namespace {
+
+struct Said {
+  ReadFields fields;
+  std::vector<Reading> readings;
+
+  std::string text(const std::string& field) const {
+    const auto it = fields.find(field);
+    return it == fields.end() ? "" : field_text(it->second.value);
+  }
+  bool is_read_as(std::string_view tool) const {
+    return std::any_of(readings.begin(), readings.end(), [tool](const Reading& one) { return one.tool == tool; });
+  }
+};
+
+Said said(const std::string& name, const std::string& text) {
+  INFO(text);
+  Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+  REQUIRE(read.ok());
+  const Result<ReadFields> fields = merge_readings(*read);
+  REQUIRE(fields.ok());
+  return {*fields, std::move(*read)};
+}
+
+bool is_refused(const std::string& name, const std::string& text) {
+  const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+  return !read.ok() || !merge_readings(*read).ok();
+}
+
+const std::string kSwift =
+    "swift sft --model Qwen/Qwen2.5-7B --train_type lora --lora_rank 8 --torch_dtype bfloat16 --max_length 2048 "
+    "--per_device_train_batch_size 2 --deepspeed zero3\n";
+
+}  // namespace
+
+TEST_CASE("launched: ms-swift starts torchrun by variables in front of it, exported before it, or not at all") {
+  const Said in_front = said("a.sh", "NNODES=2 NODE_RANK=$R MASTER_ADDR=h NPROC_PER_NODE=4 " + kSwift);
+  CHECK(in_front.text("hardware.nodes") == "2");
+  CHECK(in_front.text("hardware.gpus_per_node") == "4");
+  CHECK(said("b.sh", "n=3\nNPROC_PER_NODE=$n \\\nCUDA_VISIBLE_DEVICES=1,2,3 \\\n" + kSwift).text("hardware.gpus_per_node") == "3");
+  CHECK(said("c.sh", "export NPROC_PER_NODE=6\n" + kSwift).text("hardware.gpus_per_node") == "6");
+  CHECK(said("d.sh", "NPROC_PER_NODE=6\nexport NPROC_PER_NODE\n" + kSwift).text("hardware.gpus_per_node") == "6");
+  // A variable of the shell alone, and one of another command.
+  CHECK(said("e.sh", "NPROC_PER_NODE=6\n" + kSwift).text("hardware.gpus_per_node").empty());
+  CHECK(said("f.sh", "NPROC_PER_NODE=6 bash prepare.sh\n" + kSwift).text("hardware.gpus_per_node").empty());
+  CHECK(said("g.sh", "MASTER_PORT=29501 " + kSwift).text("hardware.gpus_per_node").empty());
+}
+
+TEST_CASE("launched: ms-swift's arguments are read by its own table, and another script's are not") {
+  const Said own = said("a.sh", kSwift);
+  CHECK(own.is_read_as("ms-swift"));
+  CHECK(own.text("model.name") == "Qwen/Qwen2.5-7B");
+  CHECK(own.text("train.finetune") == "lora");
+  CHECK(own.text("train.lora_rank") == "8");
+  CHECK(own.text("precision.compute") == "bf16");
+  CHECK(own.text("strategy.sharding") == "zero3");
+  CHECK(own.text("recompute.policy") == "full");
+  const Said old = said("b.sh", "swift sft --model_id_or_path /m/q --sft_type full --batch_size 4 --deepspeed default-zero2\n");
+  CHECK(old.text("train.finetune") == "full");
+  CHECK(old.text("micro_batch") == "4");
+  CHECK(old.text("strategy.sharding") == "zero2");
+  const Said other = said("c.sh", "python own.py --model a/b --lora_target_modules q_proj --max_length 128 --batch_size 4\n");
+  CHECK(!other.is_read_as("ms-swift"));
+  CHECK(other.text("train.finetune").empty());
+  CHECK(other.text("micro_batch").empty());
+}
+
+TEST_CASE("launched: a tool's own command line is read by its own names, however few there are") {
+  const Said factory = said("a.sh", "llamafactory-cli train sft.yaml --per_device_train_batch_size 4 --cutoff_len 512\n");
+  CHECK(factory.is_read_as("LLaMA-Factory"));
+  CHECK(factory.text("train.sequence_length") == "512");
+  CHECK(factory.text("recompute.policy").empty());  // the file says, or leaves to the default
+  CHECK(!said("b.sh", "python own.py sft.yaml --per_device_train_batch_size 4 --cutoff_len 512\n").is_read_as("LLaMA-Factory"));
+}
+
+TEST_CASE("launched: transformers' own examples and their descendants are no TRL scripts") {
+  const std::string flags =
+      " --model_name_or_path m/a --dataset_name d --torch_dtype bfloat16 --per_device_train_batch_size 4 --bf16 ";
+  const Said clm = said("a.sh", "accelerate launch run_clm.py" + flags + "--block_size 1024 --do_train\n");
+  CHECK(clm.is_read_as("transformers TrainingArguments"));
+  CHECK(clm.text("train.sequence_length") == "1024");
+  CHECK(said("b.sh", "torchrun train.py" + flags + "--model_max_length 2048\n").is_read_as("transformers TrainingArguments"));
+  CHECK(said("c.sh", "accelerate launch sft.py" + flags + "--max_length 1024 --packing --num_train_epochs 1\n").is_read_as("TRL"));
+}
+
+TEST_CASE("launched: a job that a script writes and submits is the job") {
+  const std::string job =
+      "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\nsrun torchrun --nnodes=2 --nproc_per_node=8 "
+      "--rdzv_endpoint=\\$(hostname):1 --rdzv_backend=c10d t.py --learning_rate $LR\nEOF\n";
+  const Said submitted = said("a.sh", "LR=1e-4\nsbatch <<EOF\n" + job);
+  CHECK(submitted.text("hardware.nodes") == "2");
+  CHECK(submitted.text("hardware.gpus_per_node") == "8");
+  CHECK(submitted.text("train.learning_rate") == "0.0001");
+  CHECK(said("b.sh", "LR=2e-4\ncat > job.sh <<EOF\n" + job + "sbatch job.sh\n").text("train.learning_rate") == "0.0002");
+  CHECK(said("c.sh", "qsub <<'EOF'\n#PBS -l select=2:ngpus=4\npython t.py\nEOF\n").text("hardware.nodes") == "2");
+  // Two jobs of two sizes are no configuration of one, and a file that is none is none.
+  CHECK(is_refused("d.sh", "sbatch <<EOF\n#SBATCH --nodes=2\npython t.py\nEOF\nsbatch <<EOF\n#SBATCH --nodes=4\npython t.py\nEOF\n"));
+  CHECK(said("e.sh", "cat > notes.txt <<EOF\nuse 2 nodes\nEOF\ntorchrun --nproc_per_node=4 t.py\n").text("hardware.nodes") == "1");
+}
+
+TEST_CASE("launched: GPUs of a list of resources, of localhost, and of the model that is trained") {
+  const std::string head = "#!/bin/bash\n#SBATCH --time=1:00:00\n";
+  CHECK(said("a.sbatch", head + "#SBATCH --gres=gpu:v100:1,nvme:100\npython t.py\n").text("hardware.gpus_per_node") == "1");
+  CHECK(said("b.sbatch", head + "#SBATCH --gres=nvme:100,gpu:4\npython t.py\n").text("hardware.gpus_per_node") == "4");
+  CHECK(said("c.sbatch", head + "#SBATCH --gres=nvme:100\npython t.py\n").text("hardware.gpus_per_node").empty());
+  CHECK(said("d.sh", "deepspeed --include localhost:0,3 t.py --lr 1\n").text("hardware.gpus_per_node") == "2");
+  CHECK(said("e.sh", "deepspeed --include a:0,1@b:0 t.py --learning_rate 1\n").text("hardware.gpus_per_node").empty());
+  const std::string ppo =
+      "python -m openrlhf.cli.train_ppo_ray --pretrain m/a --actor_num_nodes 2 --actor_num_gpus_per_node 8 "
+      "--ref_num_nodes 1 --ref_num_gpus_per_node 4 --vllm_num_engines 2 --train_batch_size 64 --max_samples 6400\n";
+  CHECK(said("f.sh", ppo).text("hardware.nodes") == "2");
+  CHECK(said("f.sh", ppo).text("hardware.gpus_per_node") == "8");
+  CHECK(said("f.sh", ppo).text("train.steps").empty());  // each prompt is answered several times
+  CHECK(said("g.sbatch", head + "#SBATCH --nodes=4\n" + ppo).text("hardware.nodes") == "4");
+  const std::string dotted =
+      "python -m openrlhf.cli.train_ppo_ray --actor.num_nodes 2 --actor.num_gpus_per_node 8 --vllm.num_engines 2 "
+      "--train.batch_size 64 --ds.zero_stage 3\n";
+  CHECK(said("h.sh", dotted).text("hardware.nodes") == "2");
+}
+
+TEST_CASE("launched: a text for a shell that is put together from several quotes is one script") {
+  const Said whole =
+      said("a.sh", "srun sh -c 'torchrun --master-addr '$head' --nnodes $SLURM_NNODES --nproc-per-node gpu t.py --lr 1'\n");
+  CHECK(whole.text("hardware.nodes").empty());
+  CHECK(whole.text("hardware.gpus_per_node").empty());
+  CHECK(said("b.sh", "srun sh -c 'torchrun --master-addr '$head' --nnodes 2 --nproc-per-node 4 t.py'\n").text("hardware.nodes") ==
+        "2");
+  CHECK(said("c.sh", "bash -c 'torchrun --nnodes 2 --nproc-per-node 4 t.py --name '\"'\"'x'\"'\"\n").text("hardware.nodes") == "2");
+}
+
+TEST_CASE("launched: GPUs of a step are those of its tasks, also where it repeats the job's nodes by SLURM's variable") {
+  const std::string head = "#!/bin/bash\n#SBATCH -N 1\n#SBATCH -t 1:00:00\n";
+  CHECK(said("a.sbatch", head + "srun -N $SLURM_NNODES -n 8 --gpus-per-task=1 python t.py\n").text("hardware.gpus_per_node") == "8");
+  CHECK(said("b.sbatch", head + "srun -N $N -n 8 --gpus-per-task=1 python t.py\n").text("hardware.gpus_per_node").empty());
+}
+
+TEST_CASE("launched: what is said to have no effect, or left to a file, is not made up") {
+  CHECK(said("a.sh", "torchrun --nproc_per_node 2 t.py --mixed-precision --learning_rate 1\n").text("precision.compute").empty());
+  CHECK(said("b.sh", "torchrun --nproc_per_node 2 t.py --mixed-precision bf16\n").text("precision.compute") ==
+        "bf16");
+  const std::string sizes =
+      " pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+      "--micro-batch-size 1 --tensor-model-parallel-size 1 ";
+  CHECK(said("c.sh", "torchrun" + sizes + "--num-experts 1\n").text("model.num_experts").empty());
+  CHECK(said("d.sh", "torchrun" + sizes + "--num-experts 8\n").text("model.num_experts") == "8");
+  CHECK(said("e.sh", "torchrun" + sizes + "\n").text("strategy.sharding") == "ddp");
+  CHECK(said("f.sh", "deepspeed" + sizes + "--deepspeed --deepspeed_config d.json\n").text("strategy.sharding").empty());
+  CHECK(
+      said("g.sh", "torchrun" + sizes + "--use-distributed-optimizer --no-gradient-accumulation-fusion\n").text("strategy.sharding") ==
+      "zero1");
+}
+
+TEST_CASE("launched: a configuration that Hydra puts together is none of Lightning's") {
+  CHECK(is_refused("a.yaml", "_base_: base.yaml\ntrainer:\n  devices: 2\n  num_nodes: 1\n"));
+  CHECK(is_refused("b.yaml", "trainer:\n  devices: 2\n  plugins:\n    _target_: own.Plugin\n"));
+  CHECK(said("c.yaml", "trainer:\n  devices: 2\n  num_nodes: 1\n  precision: bf16-mixed\n").text("hardware.gpus_per_node") == "2");
+}
