@@ -104,6 +104,36 @@ TEST_CASE("lint launches: one task has no others, and what an operator or a call
   });
 }
 
+TEST_CASE("lint launches: where nodes and pods meet, and where a batch script is", "[lint]") {
+  const std::string head = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\nH=$(scontrol show hostnames | head -n 1)\n";
+  const auto run = [&](const std::string& quote, const std::string& name) {
+    return head + "srun -K bash -c " + quote + "torchrun --nnodes=2 --nproc_per_node=1 --rdzv_backend=c10d --rdzv_endpoint=" + name +
+           ":1 t.py" + quote + "\n";
+  };
+  const auto job_set = [](const std::string& options) {
+    return "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  replicatedJobs: [{name: w, replicas: 1, "
+           "template: {spec: {parallelism: 4, completions: 4, template: {spec: {containers: [{name: c, image: i, command: [torchrun, "
+           "--nproc_per_node=1, " +
+           options + "t.py]}]}}}}}]\n";
+  };
+  const std::string task = "resources: {use_spot: true, accelerators: H100:1}\nrun: python t.py\nfile_mounts:\n  /out: ";
+  check({
+      {"TR015", "j.sbatch", run("'", "$HOSTNAME"), run("\"", "$HOSTNAME")},
+      {"TR015", "j.sbatch", run("\"", "\\$(hostname)"), run("\"", "$(hostname)")},
+      {"TR015", "j.sbatch", run("'", "$HOSTNAME"), run("'", "$H")},
+      {"TR015", "j.sbatch", run("'", "$HOSTNAME"),
+       "#!/bin/bash\n#SBATCH --nodes=1\nsrun bash -c 'torchrun --nproc_per_node=1 --rdzv_backend=c10d --rdzv_endpoint=$HOSTNAME:1 "
+       "t.py'\n"},
+      {"TR009", "k.yaml", job_set("--master_addr=s-w-0-0.s, "), job_set("--nnodes=4, --node_rank=$(N), --master_addr=s-w-0-0.s, ")},
+      {"TR009", "k.yaml", job_set("--master_addr=s-w-0-0.s, "), job_set("")},
+      {"SL040", "j.sbatch", head + "cd \"$(dirname \"${BASH_SOURCE[0]}\")/..\"\npython t.py\n",
+       head + "cd \"${SLURM_SUBMIT_DIR:-$(dirname \"$0\")}\"\npython t.py\n"},
+      {"SL040", "j.sbatch", head + "source \"$(dirname \"$0\")/e.sh\"\npython t.py\n",
+       head + "mkdir -p \"$(dirname \"$OUT\")\"\npython t.py\n"},
+      {"SKY001", "t.yaml", task + "~/data\n", task + "{name: b, store: gcs, mode: MOUNT}\n"},
+  });
+}
+
 TEST_CASE("lint launches: torchtitan's own word is offered, and said once", "[lint]") {
   const LintReport report =
       lint_files({{"t.toml", "[job]\ndump_folder = \"o\"\n[training]\ndtype = \"bf16\"\nmixed_precision_reduce = \"bf16\"\n"}}, {});
@@ -121,6 +151,12 @@ TEST_CASE("lint launches: a TrainJob's flags that repeat the operator are notes"
   const auto it = std::find_if(report.findings.begin(), report.findings.end(), is_it);
   REQUIRE(it != report.findings.end());
   CHECK(it->diagnostic.severity == Severity::kNote);
+  // Two jobs in one file: each is held against its own numbers.
+  std::string other = text;
+  for (size_t at = other.find('2'); at != std::string::npos; at = other.find('2', at + 1)) other[at] = '3';
+  for (const LintFinding& one : lint_files({{"k.yaml", text + "---\n" + other}}, {}).findings) {
+    if (is_it(one)) CHECK(one.diagnostic.severity == Severity::kNote);
+  }
 }
 
 TEST_CASE("lint launches: pipes whose status somebody looks at", "[lint]") {

@@ -33,7 +33,11 @@ Said said(const std::string& name, const std::string& text) {
 
 bool is_refused(const std::string& name, const std::string& text) {
   const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
-  return !read.ok() || !merge_readings(*read).ok();
+  const auto complains = [](const Reading& one) {
+    return std::any_of(one.complaints.begin(), one.complaints.end(),
+                       [](const Complaint& said) { return said.diagnostic.severity == Severity::kError; });
+  };
+  return !read.ok() || std::any_of(read->begin(), read->end(), complains) || !merge_readings(*read).ok();
 }
 
 const std::string kSwift =
@@ -145,8 +149,7 @@ TEST_CASE("launched: GPUs of a step are those of its tasks, also where it repeat
 
 TEST_CASE("launched: what is said to have no effect, or left to a file, is not made up") {
   CHECK(said("a.sh", "torchrun --nproc_per_node 2 t.py --mixed-precision --learning_rate 1\n").text("precision.compute").empty());
-  CHECK(said("b.sh", "torchrun --nproc_per_node 2 t.py --mixed-precision bf16\n").text("precision.compute") ==
-        "bf16");
+  CHECK(said("b.sh", "torchrun --nproc_per_node 2 t.py --mixed-precision bf16\n").text("precision.compute") == "bf16");
   const std::string sizes =
       " pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
       "--micro-batch-size 1 --tensor-model-parallel-size 1 ";
@@ -157,6 +160,44 @@ TEST_CASE("launched: what is said to have no effect, or left to a file, is not m
   CHECK(
       said("g.sh", "torchrun" + sizes + "--use-distributed-optimizer --no-gradient-accumulation-fusion\n").text("strategy.sharding") ==
       "zero1");
+}
+
+TEST_CASE("launched: TPUs are no GPUs") {
+  CHECK(is_refused("a.yaml", "resources:\n  accelerators: tpu-v3-8\nrun: python t.py\n"));
+  CHECK(is_refused("b.yaml", "resources:\n  accelerators: {tpu-v5e-4: 1}\nrun: python t.py\n"));
+  CHECK(said("c.yaml", "resources:\n  accelerators: H100:8\nrun: python t.py\n").text("hardware.gpus_per_node") == "8");
+  const auto pod = [](const std::string& resource) {
+    return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: {containers: [{name: c, image: i, "
+           "resources: "
+           "{limits: {" +
+           resource + ": 4}}}]}}}\n";
+  };
+  CHECK(is_refused("d.yaml", pod("google.com/tpu")));
+  CHECK(said("e.yaml", pod("nvidia.com/gpu")).text("hardware.gpus_per_node") == "4");
+}
+
+TEST_CASE("launched: a stage that keeps the language model from training is refused") {
+  const std::string run =
+      "deepspeed train.py --model_name_or_path m/a --per_device_train_batch_size 4 --num_train_epochs 1 --bf16 True ";
+  CHECK(is_refused("a.sh", run + "--tune_mm_mlp_adapter True\n"));
+  CHECK(is_refused("b.sh", run + "--tune_type_llm frozen\n"));
+  CHECK(is_refused("c.sh", run + "--freeze_llm True\n"));
+  CHECK(said("d.sh", run + "--tune_mm_mlp_adapter False --freeze_llm False --tune_type_llm full\n").text("micro_batch") == "4");
+  CHECK(said("e.sh", run + "--freeze_llm True --lora_enable True --lora_r 8\n").text("train.lora_rank") == "8");
+}
+
+TEST_CASE("launched: verl's own names of nodes and GPUs, and SLURM's beginnings of names") {
+  const Said verl =
+      said("a.sh", "python -m verl.trainer.main_ppo trainer.nnodes=2 trainer.n_gpus_per_node=8 data.train_batch_size=64\n");
+  CHECK(verl.text("hardware.nodes") == "2");
+  CHECK(verl.text("hardware.gpus_per_node") == "8");
+  CHECK(verl.text("train.global_batch").empty());
+  const Result<std::vector<Reading>> read = read_config(
+      embedded_templates(), "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --err=log\n#SBATCH --errr=log\npython t.py\n", "a.sbatch");
+  REQUIRE(read.ok());
+  std::string unknown;
+  for (const LostKey& lost : (*read)[0].lost) unknown += lost.why == LostKey::Why::kUnknownKey ? lost.key + ";" : "";
+  CHECK(unknown == "errr;");
 }
 
 TEST_CASE("launched: a configuration that Hydra puts together is none of Lightning's") {

@@ -175,6 +175,17 @@ void k8s_torchrun_option(const Document& d, const Value& root, const LaunchOptio
               .error_if = breaks || is_idle ? "" : "it says something else"});
 }
 
+// Where a document of a stream ends: the next one begins.
+size_t end_of(const Document& d, const Value& root) {
+  const size_t begin = d.offset(root.location);
+  size_t end = d.text.size();
+  for (const Value& other : d.roots) {
+    const size_t at = d.offset(other.location);
+    if (at > begin) end = std::min(end, at);
+  }
+  return end;
+}
+
 void k8s_train_job(const Document& d, const Value& root, Findings& report) {
   const TreeNode env = node(root, "spec.trainer.env");
   if (env) {
@@ -190,6 +201,8 @@ void k8s_train_job(const Document& d, const Value& root, Findings& report) {
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* run = line.find(LaunchProgram::kTorchrun);
       if (run == nullptr) continue;
+      const bool is_of_this = run->span.begin >= d.offset(root.location) && run->span.end <= end_of(d, root);
+      if (!is_of_this) continue;
       for (const LaunchOption& option : run->options) k8s_torchrun_option(d, root, option, report);
     }
   }
@@ -309,7 +322,12 @@ void k8s_slots(const Document& d, const Value& root, Findings& report) {
 void check_kubernetes(const LintSetup&, const Document& d, Findings& report) {
   if (d.is(file_kind::kSkypilot)) {
     const bool is_spot = is_true(d.root, "resources.use_spot");
-    if (is_spot && d.text.find("SKYPILOT_TASK_ID") == std::string::npos) {
+    bool has_bucket = false;  // mounted, not copied: what is written there outlives the disk
+    each_map(d.root, [&has_bucket](const Value& map) {
+      const std::string mode = text(map, "mode");
+      has_bucket = has_bucket || mode == "MOUNT" || mode == "MOUNT_CACHED" || (mode.empty() && has(map, "store") && has(map, "name"));
+    });
+    if (is_spot && !has_bucket && d.text.find("SKYPILOT_TASK_ID") == std::string::npos) {
       report.add("SKY001", d, key_span(d, node(d.root, "resources.use_spot")),
                  "a recovered spot task starts on new disks, and nothing here is kept under SKYPILOT_TASK_ID");
     }

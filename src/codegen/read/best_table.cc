@@ -224,7 +224,9 @@ Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::st
                                                                 "trainer.accumulate_grad_batches"};
   std::vector<FoundKey> known;
   std::vector<LostKey> lost;
-  for (const FoundKey& one : found) {
+  for (FoundKey one : found) {
+    if (one.key == "trainer.nnodes") one.key = "trainer.num_nodes";  // verl's names
+    if (one.key == "trainer.n_gpus_per_node") one.key = "trainer.devices";
     if (kOfTrainer.count(one.key) > 0) {
       known.push_back(one);
     } else {

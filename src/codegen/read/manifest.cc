@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+
 #include <functional>
+#include "base/names.h"
 
 namespace distsetup {
 namespace {
@@ -192,6 +194,25 @@ std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
     if (!is_read) reader.add(one.first, one.second.kind == Value::Kind::kScalar ? one.second.text : "a section", one.second.location);
   }
   return std::move(reader.keys);
+}
+
+const Value* tpus_in(const foreign::Document& document) {
+  const auto is_tpu = [](const std::string& name) { return name.size() > 3 && lower(name.substr(0, 4)) == "tpu-"; };
+  if (const TreeNode accelerators = node(document.root, "resources.accelerators")) {
+    const Value& asked = *accelerators.value;
+    const bool names_one = is_tpu(asked.text) || (!asked.entries.empty() && is_tpu(asked.entries[0].first)) ||
+                           (!asked.items.empty() && is_tpu(asked.items[0].text));
+    if (names_one) return &asked;
+  }
+  const Value* found = nullptr;
+  for (const Value& root : document.roots) {
+    each_map(root, [&found](const Value& map) {
+      for (const auto& [name, value] : map.entries) {
+        if (found == nullptr && name == "google.com/tpu") found = &value;
+      }
+    });
+  }
+  return found;
 }
 
 std::string kinds_of_manifests() {

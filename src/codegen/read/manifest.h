@@ -18,6 +18,9 @@ std::string kinds_of_manifests();
 std::vector<FoundKey> keys_of_manifest(const foreign::Document& document);
 
 // Of a SkyPilot task.
+// Where a manifest or a task asks for TPUs; nullptr: it does not.
+const Value* tpus_in(const foreign::Document& document);
+
 std::vector<FoundKey> keys_of_task(const foreign::Document& document);
 
 }  // namespace distsetup

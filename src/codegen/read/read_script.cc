@@ -340,6 +340,9 @@ Result<std::vector<Reading>> read_lines(const TemplateSet& templates, const fore
 
 Result<std::vector<Reading>> read_manifest(const TemplateSet& templates, const foreign::Document& document) {
   if (has_error(document.broken)) return document.broken;
+  if (const Value* tpus = tpus_in(document)) {
+    return error(code::kConflict, tpus->location, fmt::format("'{}' is of TPUs, expected GPUs: no plan has them", tpus->text));
+  }
   ScriptReader reader(templates, document);
   const bool is_task = document.is(file_kind::kSkypilot);
   reader.keys_of(is_task ? kTask : kManifest, is_task ? keys_of_task(document) : keys_of_manifest(document));
