@@ -100,6 +100,29 @@ TEST_CASE("replay programs: tensor parallelism splits heads and MLP of Transform
   CHECK(saved_per_token(s, TraceMode::kKeepAll) == 16 * h + (2 * A + 2 * K + 4 * F + lse) / 4);
 }
 
+TEST_CASE("replay programs: capped logits of Hugging Face's models keep the hyperbolic tangent beside them") {
+  for (const char* name : {"hf_eager", "hf_fused"}) {
+    Setup s = torchtitan(4096);
+    s.program = name;
+    const auto kept = [&] {
+      SymbolValues symbols{};
+      fill_symbols(s, symbols);
+      const ProgramSection& head = find_program(s.program)->heads[static_cast<size_t>(LossHead::kEager)];
+      int64_t bytes = 0;
+      for (const Event& event : trace_section(head, facts_of(s), symbols, std::vector<bool>(head.weights.size(), true),
+                                              {TraceMode::kKeepAll, false, 2 * s.model.hidden * s.tokens(), false})
+                                    .forward) {
+        if (event.kind == Event::Kind::kAllocate) bytes += event.bytes;
+        if (event.kind == Event::Kind::kFree) bytes -= event.bytes;
+      }
+      return bytes;
+    };
+    const int64_t as_they_are = kept();
+    s.model.logit_soft_cap = 30;
+    CHECK(kept() - as_they_are == 2 * s.model.vocabulary * s.tokens());
+  }
+}
+
 TEST_CASE("replay programs: Hugging Face keeps kv heads as they are unless its release repeats them") {
   Setup s = torchtitan(4096);
   s.program = "hf_eager";

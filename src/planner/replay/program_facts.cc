@@ -48,6 +48,7 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kFourNorms, m.norms_per_layer >= 4);
   say(Condition::kTied, m.tied_embeddings);
   say(Condition::kLogitsKept, s.software.logits_kept);
+  say(Condition::kLogitsCapped, m.logit_soft_cap > 0);
   say(Condition::kFusedLinearLoss,
       s.loss == LossHead::kLiger || s.loss == LossHead::kCutCrossEntropy || s.loss == LossHead::kChunkedHead);
   say(Condition::kLearnedPositions, m.learned_positions > 0);

@@ -73,7 +73,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "ulysses",
                                                                                                   "liger_casts_logits",
                                                                                                   "liger_casts_share",
-                                                                                                  "head_in_fp32"};
+                                                                                                  "head_in_fp32",
+                                                                                                  "logits_capped"};
 
 When when_of(const Value* value, Diagnostics& said) {
   When when;

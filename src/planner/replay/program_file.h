@@ -81,6 +81,7 @@ enum class Condition : uint8_t {
   kLigerCastsLogits,     // its fused linear loss casts a chunk's logits to fp32
   kLigerCastsShare,      // it casts what a chunk adds to the head's gradient
   kHeadInFp32,           // the head's weight is fp32, and nothing casts what it computes
+  kLogitsCapped,         // logits become cap · tanh(logit / cap)
   kCount
 };
 inline constexpr uint64_t bit_of(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }
