@@ -205,3 +205,34 @@ TEST_CASE("launched: a configuration that Hydra puts together is none of Lightni
   CHECK(is_refused("b.yaml", "trainer:\n  devices: 2\n  plugins:\n    _target_: own.Plugin\n"));
   CHECK(said("c.yaml", "trainer:\n  devices: 2\n  num_nodes: 1\n  precision: bf16-mixed\n").text("hardware.gpus_per_node") == "2");
 }
+
+TEST_CASE("launched: a script's own words are no trainer and no model of a plan's") {
+  const std::string run = "accelerate launch t.py --learning_rate 1e-6 --per_device_train_batch_size 12 --max_steps 300 --seed 1 ";
+  CHECK(said("a.sh", run + "--trainer grpo\n").text("strategy.trainer") == said("a.sh", run + "\n").text("strategy.trainer"));
+  CHECK(said("b.sh", run + "--trainer grpo\n").text("micro_batch") == "12");
+  const Said part = said("c.sh", "python run.py --vocab_size=32000 --seq_length=256 --hidden_size=256 --num_hidden_layers=8\n");
+  CHECK(part.text("model.hidden").empty());
+  CHECK(part.text("model.vocabulary").empty());
+  const Said whole = said("d.sh",
+                          "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+                          "--seq-length 128 --micro-batch-size 1 --tensor-model-parallel-size 1\n");
+  CHECK(whole.text("model.hidden") == "64");
+}
+
+TEST_CASE("launched: an srun's own GPUs count where the job's lines have none") {
+  const std::string job = "#!/bin/bash\n#SBATCH --nodes=21\n#SBATCH --ntasks-per-node=4\n";
+  const std::string step = "srun --nodes=$SLURM_JOB_NUM_NODES --gres=gpu:4 --ntasks-per-node=4 python t.py\n";
+  const Said alone = said("a.sbatch", job + step);
+  CHECK(alone.text("hardware.gpus_per_node") == "4");
+  CHECK(alone.text("hardware.nodes") == "21");
+  CHECK(said("b.sbatch", job + "#SBATCH --gres=gpu:8\n" + step).text("hardware.gpus_per_node") == "8");
+  CHECK(said("c.sbatch", job + "srun --gres=nvme:4 python t.py\n").text("hardware.gpus_per_node").empty());
+}
+
+TEST_CASE("launched: Tunix and LLaMA-Factory's evaluations are told by name") {
+  CHECK(
+      is_refused("a.yaml", "model_config: {model_name: m}\ntokenizer_config: {tokenizer_path: t}\ntraining_config: {max_steps: 1}\n"));
+  CHECK(is_refused("b.yaml", "model_name_or_path: m/a\ntask: mmlu_test\ntemplate: fewshot\nlang: en\nn_shot: 5\nbatch_size: 4\n"));
+  CHECK(said("c.yaml", "model_name_or_path: m/a\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\ncutoff_len: 1024\n")
+            .text("train.sequence_length") == "1024");
+}

@@ -99,7 +99,7 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     const bool is_switch = one.first == "train.finetune" && !is_rank(one.second.key);  // "--use_lora": of 4 bits or not, adapters
     return one.second.is_assumed || (one.second.is_guess && !is_switch);
   });
-  const auto lose_if = [&reading, &found](const char* field, const auto& is_own) {
+  const auto lose_if = [&reading, &found](const std::string& field, const auto& is_own) {
     const auto it = reading.fields.find(field);
     if (it == reading.fields.end() || !is_own(it->second)) return;
     const std::string& key = it->second.key;
@@ -126,6 +126,16 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     const auto it = std::find_if(found.begin(), found.end(), [&one](const FoundKey& key) { return is_same_key(key.key, one.key); });
     return is_same_key(one.key, "mixed_precision") && it != found.end() && it->stands_alone;
   });
+  // Some sizes of a model make none: the script has the others, or the model they are of is only a part.
+  const auto is_given = [&reading](const char* field) { return reading.fields.count(field) != 0; };
+  if (!is_given("model.hidden") || !is_given("model.num_layers") || !is_given("model.num_heads")) {
+    std::vector<std::string> sizes;
+    for (const auto& [field, value] : reading.fields) {
+      if (field.starts_with("model.") && field != "model.name" && field != "model.hub_id" && field != "model.family")
+        sizes.push_back(field);
+    }
+    for (const std::string& field : sizes) lose_if(field, [](const auto&) { return true; });
+  }
   // "--batch_size" is of a process in one script and of all of them in the next.
   lose_if("micro_batch", [](const auto& one) { return is_same_key(one.key, "batch_size"); });
   // AdamW by its plain name, whatever another tool calls its own.

@@ -17,24 +17,31 @@ void count_launchers(const LaunchLine& line, std::vector<FoundKey>& keys) {
   });
 }
 
-// Where no #SBATCH line says them: GPUs by --gres, nodes as tasks over tasks of a node.
-void count_step(std::vector<FoundKey>& keys) {
-  const auto find = [&keys](std::initializer_list<std::string_view> names) -> FoundKey* {
-    for (FoundKey& one : keys) {
-      if (std::find(names.begin(), names.end(), one.key) != names.end() && one.unknown.empty()) return &one;
-    }
-    return nullptr;
-  };
-  FoundKey* gres = find({"gres"});
-  if (gres != nullptr && gres->text.rfind("gpu:", 0) == 0 && find({"gpus_per_node"}) == nullptr) {
-    const std::string count = gres->text.substr(gres->text.rfind(':') + 1);
-    if (foreign::number(count)) {
-      gres->key = "gpus_per_node";
-      gres->text = count;
-    }
-  }
-  const FoundKey *tasks = find({"ntasks", "n"}), *per_node = find({"ntasks_per_node"});
-  if (tasks == nullptr || per_node == nullptr || find({"nodes", "N"}) != nullptr) return;
+namespace {
+
+FoundKey* find(std::vector<FoundKey>& keys, std::initializer_list<std::string_view> names) {
+  const auto it = std::find_if(keys.begin(), keys.end(), [&names](const FoundKey& one) {
+    return std::find(names.begin(), names.end(), one.key) != names.end() && one.unknown.empty();
+  });
+  return it == keys.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+// Where no #SBATCH line says them: GPUs by --gres.
+void count_gpus_of_step(std::vector<FoundKey>& keys) {
+  FoundKey* gres = find(keys, {"gres"});
+  if (gres == nullptr || gres->text.rfind("gpu:", 0) != 0 || find(keys, {"gpus_per_node"}) != nullptr) return;
+  const std::string count = gres->text.substr(gres->text.rfind(':') + 1);
+  if (!foreign::number(count)) return;
+  gres->key = "gpus_per_node";
+  gres->text = count;
+}
+
+// Nodes likewise, as tasks over tasks of a node.
+void count_nodes_of_step(std::vector<FoundKey>& keys) {
+  const FoundKey *tasks = find(keys, {"ntasks", "n"}), *per_node = find(keys, {"ntasks_per_node"});
+  if (tasks == nullptr || per_node == nullptr || find(keys, {"nodes", "N"}) != nullptr) return;
   const auto all = foreign::number(tasks->text), each = foreign::number(per_node->text);
   if (!all || !each || *each < 1 || *all < 1 || *all % *each != 0) return;
   FoundKey nodes = *tasks;

@@ -10,8 +10,9 @@
 namespace distsetup {
 
 void count_launchers(const foreign::LaunchLine& line, std::vector<FoundKey>& keys);  // of mpiexec
-void count_step(std::vector<FoundKey>& keys);                                        // of srun
-void count_included(std::vector<FoundKey>& keys);                                    // of deepspeed
+void count_gpus_of_step(std::vector<FoundKey>& keys);                                // of srun
+void count_nodes_of_step(std::vector<FoundKey>& keys);
+void count_included(std::vector<FoundKey>& keys);  // of deepspeed
 bool is_of_actor(std::string_view key);
 
 }  // namespace distsetup

@@ -106,6 +106,8 @@ class ScriptReader {
       if (foreign::number(count)) gpus_of_job_ = count;
     }
     has_directives_ = !keys.empty();
+    has_gpus_ = std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) { return one.key.find("gpu") != std::string::npos; }) ||
+                script.directive("gres") != nullptr || script.directive("gpus-per-node") != nullptr;
     if (!keys.empty()) keys_of(kDirectives, std::move(keys));
   }
 
@@ -281,7 +283,8 @@ class ScriptReader {
         add(reading_of_overrides(templates_, stage.name, overrides, file_));
     }
     std::vector<FoundKey> keys = options_of(stage);
-    if (stage.program == LaunchProgram::kSrun && !has_directives_) count_step(keys);
+    if (stage.program == LaunchProgram::kSrun && !has_gpus_) count_gpus_of_step(keys);
+    if (stage.program == LaunchProgram::kSrun && !has_directives_) count_nodes_of_step(keys);
     if (stage.program == LaunchProgram::kSrun && gpus_of_step_ > 0) {
       const auto per_task = std::find_if(keys.begin(), keys.end(), [](const FoundKey& one) { return one.key == "gpus_per_task"; });
       if (per_task != keys.end()) {
@@ -312,6 +315,7 @@ class ScriptReader {
   SourceText source_;
   RunLines runs_;
   bool has_directives_ = false;  // of SLURM
+  bool has_gpus_ = false;        // by a directive
   std::string gpus_of_job_;      // of a node, by --gpus-per-node
   long long gpus_of_step_ = 0;   // GPUs of a node, where the steps that train take others than the job has
   std::vector<Reading> readings_;
