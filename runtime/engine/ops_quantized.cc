@@ -29,7 +29,7 @@ template <class E>
 void dequantize_nf4(const Call& c) {
   E* to = out<E>(c, 0);
   for (const Argument& read : c.reads) {
-    const Nf4Record record = nf4_record(numel(read));
+    const Nf4Record record = nf4_record(numel(read), c.attributes->tensor_ranks);
     parallel_ranges(record.num_scales, kNf4Block * 16,
                     [&](int64_t begin, int64_t end) { unpack(static_cast<const uint8_t*>(read.data), record, begin, end, to); });
     to += record.numel;

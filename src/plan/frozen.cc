@@ -143,7 +143,7 @@ void add_record_slots(std::vector<ParameterDecl>& quantized, std::map<std::strin
   }
 }
 
-Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized,
+Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized, int tp,
                  ProgramBuilder& builder) {
   const std::string slot = op.kernel.starts_with("linear") ? slot_read(op.reads[1]) : "";
   if (!quantized.contains(slot)) return op;
@@ -153,6 +153,7 @@ Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std:
   for (const ParameterDecl& p : parameters)
     if (p.slot == slot) unpack.reads.push_back("p:" + record_slot(p));
   unpack.writes = {op.name + "_matrix"};
+  unpack.attributes.tensor_ranks = builder.split(op.reads[1]) >= 0 ? tp : 1;
   builder.add(unpack);
   op.reads[1] = unpack.writes[0];
   return op;

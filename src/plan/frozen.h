@@ -48,7 +48,8 @@ std::string record_slot(const ParameterDecl& parameter);
 // Gives each parameter that slot.
 void add_record_slots(std::vector<ParameterDecl>& quantized, std::map<std::string, SlotShape>& slots);
 // The op with what stands for its matrix, where that is held as nf4 (`quantized`: slots); the op that makes it is added.
-Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized, ProgramBuilder& builder);
+Op over_unpacked(Op op, const std::vector<ParameterDecl>& parameters, const std::set<std::string>& quantized, int tp,
+                 ProgramBuilder& builder);
 
 // "self_attn.q_proj.weight" -> "self_attn.q_proj.lora_A.weight": as PEFT publishes them, below its own prefix.
 std::string adapter_name(std::string_view parameter, std::string_view which);

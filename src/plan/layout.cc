@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "plan/native_program.h"
-#include "plan/nf4.h"
 #include "plan/pipeline.h"
 #include "plan/reference.h"
 
@@ -111,7 +110,7 @@ struct LayoutUnits {
 void add_record(UnitLayout& unit, Parameter p, const std::string& slot) {
   p.offset = unit.numel;
   unit.slots.push_back({slot, p.offset, p.shape});
-  unit.numel += nf4_record(p.numel).num_bytes;
+  unit.numel += record_of(p).num_bytes;
   unit.parameters.push_back(std::move(p));
 }
 
@@ -304,6 +303,8 @@ int64_t full_numel(const Parameter& p) {
   return n;
 }
 
+Nf4Record record_of(const Parameter& p) { return nf4_record(p.numel, p.split_dim >= 0 ? p.split_ranks : 1); }
+
 int64_t full_element(const Parameter& p, int tp_index, int64_t element) {
   if (p.split_dim < 0) return element;
   const int64_t width = p.shape.size() > 1 ? p.shape[1] : 1, full_width = p.full_shape.size() > 1 ? p.full_shape[1] : 1;
@@ -352,7 +353,7 @@ int64_t Box::numel() const {
 OwnedBytes owned_bytes(const Layout& layout, const UnitLayout& unit, const Parameter& p, const Coordinates& at) {
   CHECK(unit.is_quantized, "parameter {}", p.name);
   const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
-  const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + nf4_record(p.numel).num_bytes);
+  const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + record_of(p).num_bytes);
   if (begin >= end) return {};
   return {{begin - p.offset, end - p.offset}, unit.shard_offset + begin - own.begin};
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "model/geometry.h"
+#include "plan/nf4.h"
 #include "plan/plan.h"
 #include "plan/program.h"
 #include "plan/tuning.h"
@@ -157,6 +158,8 @@ struct Box {
 };
 // Of a quantized unit there are none: its records are made of whole matrices.
 std::vector<Box> boxes_of(const Layout& layout, const UnitLayout& unit, const Parameter& parameter, const Coordinates& at);
+// How a rank's record of a parameter of a quantized unit lies in memory.
+Nf4Record record_of(const Parameter& parameter);
 // What this rank has of a record of a quantized unit, in bytes of the record; empty: nothing. The first of them lies in the rank's
 // flat shard of what is held as nf4 at `shard_offset`.
 struct OwnedBytes {

@@ -290,12 +290,15 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
       continue;
     }
     if (split.packed) op = over_documents(std::move(op));
+    const auto unpacked = [&](Op product) {
+      return over_unpacked(std::move(product), parameters, tuned_slots.quantized(), tp, builder);
+    };
     if (split.ep > 1 && has_expert_rows(op)) {
       add_over_experts(op, builder);
     } else if (tp > 1) {
-      add_split(op, builder, add_low(op, adapters, builder));
+      add_split(op, builder, {add_low(op, adapters, builder), unpacked});
     } else {
-      builder.add(over_unpacked(op, parameters, tuned_slots.quantized(), builder));
+      builder.add(unpacked(op));
       add_low(op, adapters, builder)(op.writes[0]);
     }
   }

@@ -154,25 +154,32 @@ std::shared_ptr<NativePrograms> tuned_programs(const NativeFile& file, const Geo
   return std::make_shared<NativePrograms>(std::move(p));
 }
 
-// A matrix of a block that ranks split is no record of nf4 of each: scales are taken of weights that lie in a row of the whole.
-std::string nf4_split_problem(const NativePrograms& whole, const Tuning& tuning, int tp) {
-  if (!tuning.is_quantized || tp == 1) return "";
-  constexpr int64_t kTogether = kNf4Block * kNf4Range;
-  for (const Program& block : whole.blocks)
-    for (const ParameterDecl& p : block.parameters)
-      if (p.shape.size() == 2 && p.split == 1)
-        return fmt::format(
-            "qlora with tensor parallelism over {} ranks: nf4 takes the scales of {} × {} = {} weights in a row of '{}' "
-            "together, and a rank has one in {} of the columns of each row",
-            tp, kNf4Range, kNf4Block, kTogether, p.name, tp);
-  return fmt::format(
-      "qlora with tensor parallelism over {} ranks: nf4 takes one mean of all scales of a matrix, of which a rank has a part", tp);
+// A rank has whole blocks of nf4 of each matrix of a block that ranks split, and their order is one of rows.
+std::string nf4_split_problem(const Geometry& g, const NativePrograms& split_programs, const Tuning& tuning,
+                              const ProgramSplit& split) {
+  if (!tuning.is_quantized || split.tp == 1) return "";
+  const Symbols symbols = native_symbols(g, 1, 1, split);
+  const std::string with = fmt::format("qlora with tensor parallelism over {} ranks", split.tp);
+  for (const Program& block : split_programs.blocks) {
+    for (const ParameterDecl& p : block.parameters) {
+      if (p.shape.size() != 2 || p.split < 0) continue;
+      if (p.parts.size() > 1)
+        return fmt::format("{}: '{}' holds {} matrices, and a rank's blocks of {} weights would come from each", with, p.name,
+                           p.parts.size(), kNf4Block);
+      const int64_t rows = evaluate(p.shape[0], symbols), width = evaluate(p.shape[1], symbols);
+      const int64_t together = p.split == 1 ? width : rows * width;
+      if (together % kNf4Block != 0)
+        return fmt::format("{}: nf4 takes the scale of {} weights in a row of '{}' together, and a rank has {}{}", with, kNf4Block,
+                           p.name, together, p.split == 1 ? " of each row" : "");
+    }
+  }
+  return "";
 }
 
 // What cannot be trained in part.
 std::string tuning_refusal(const Geometry& g, const ProgramSplit& split, const Tuning& tuning, const NativePrograms& whole) {
   const ModelUnits model(whole, g);
-  if (const std::string problem = nf4_split_problem(whole, tuning, split.tp); !problem.empty()) return problem;
+  if (const std::string problem = nf4_split_problem(g, whole, tuning, split); !problem.empty()) return problem;
   for (const Program& block : whole.blocks)
     for (const ParameterDecl& p : block.parameters)
       if (tuning.is_quantized && p.order != RowOrder::kPlain)

@@ -7,6 +7,11 @@
 //   mean       one fp32 number, which is added to each scale
 // Numbers begin at multiples of 4 bytes and a record takes whole 64 bytes; what lies between is 0. A weight is kNf4Weights[nibble]
 // times (kNf4Scales[scale] times its range, + mean).
+//
+// Where ranks of tensor parallelism have a part of a matrix each, in whole blocks of 64 weights, a rank's record has nibbles and
+// scales of its part, and of the whole matrix all ranges and the mean. Behind them
+//   part       3 int32: its first block among the whole's, and how many blocks of a row the rank has, and the whole: block b is the
+//              whole's first + b / rank's * whole's + b % rank's
 #pragma once
 #include <algorithm>
 #include <array>
@@ -20,17 +25,26 @@ inline constexpr int64_t kNf4Alignment = 64;               // bytes
 struct Nf4Record {
   int64_t numel = 0, num_scales = 0, num_ranges = 0;
   int64_t scales_at = 0, ranges_at = 0, mean_at = 0, num_bytes = 0;
+  int64_t part_at = -1;  // -1: of a whole matrix
 };
-constexpr Nf4Record nf4_record(int64_t numel) {
+// `tensor_ranks`: that have a part of the matrix each.
+constexpr Nf4Record nf4_record(int64_t numel, int64_t tensor_ranks = 1) {
   Nf4Record r;
   r.numel = numel;
   r.num_scales = (numel + kNf4Block - 1) / kNf4Block;
-  r.num_ranges = (r.num_scales + kNf4Range - 1) / kNf4Range;
+  r.num_ranges = (r.num_scales * tensor_ranks + kNf4Range - 1) / kNf4Range;
   r.scales_at = (numel + 1) / 2;
   r.ranges_at = (r.scales_at + r.num_scales + 3) / 4 * 4;
   r.mean_at = r.ranges_at + 4 * r.num_ranges;
-  r.num_bytes = (r.mean_at + 4 + kNf4Alignment - 1) / kNf4Alignment * kNf4Alignment;
+  if (tensor_ranks > 1) r.part_at = r.mean_at + 4;
+  const int64_t end = r.mean_at + 4 + (tensor_ranks > 1 ? 12 : 0);
+  r.num_bytes = (end + kNf4Alignment - 1) / kNf4Alignment * kNf4Alignment;
   return r;
+}
+
+// Of a block of a part, its number among the whole's. part: as in a record.
+constexpr int64_t nf4_whole_block(const int32_t part[3], int64_t block) {
+  return part[0] + block / part[1] * part[2] + block % part[1];
 }
 
 // Quantiles of the normal distribution: QLoRA, appendix E.

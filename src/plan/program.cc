@@ -319,6 +319,7 @@ std::span<const AttributeField> attribute_fields() {
                                                {"normalized", &OpAttributes::normalized},
                                                {"groups", &OpAttributes::groups},
                                                {"groups_chosen", &OpAttributes::groups_chosen},
+                                               {"tensor_ranks", &OpAttributes::tensor_ranks},
                                                {"chosen", &OpAttributes::chosen},
                                                {"beta", &OpAttributes::beta},
                                                {"label_smoothing", &OpAttributes::label_smoothing}};

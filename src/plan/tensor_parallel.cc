@@ -8,8 +8,6 @@
 namespace distsetup {
 namespace {
 
-using Beside = std::function<void(const std::string& product)>;
-
 bool is_split_symbol(std::string_view word) { return word == "a" || word == "kv" || word == "f" || word == "V"; }
 
 std::vector<std::string> words_of(std::string_view expression) {
@@ -52,7 +50,7 @@ std::string gathered(const Op& op, const std::string& tensor, ProgramBuilder& b)
 }
 
 // What `op` makes is this rank's part of a sum.
-void add_partial(Op op, ProgramBuilder& b, const Beside& beside) {
+void add_partial(Op op, ProgramBuilder& b, const AroundProduct& around) {
   const bool adds = op.kernel == "linear_add";
   Op scatter;
   scatter.name = op.name + "_scatter";
@@ -65,24 +63,24 @@ void add_partial(Op op, ProgramBuilder& b, const Beside& beside) {
     op.kernel = "linear";
     op.reads.pop_back();
   }
-  b.add(std::move(op));
-  if (beside) beside(scatter.reads[0]);
+  b.add(around.prepare(std::move(op)));
+  if (around.beside) around.beside(scatter.reads[0]);
   b.add(std::move(scatter));
 }
 
-void add_product(Op op, ProgramBuilder& b, const Beside& beside) {
+void add_product(Op op, ProgramBuilder& b, const AroundProduct& around) {
   const int split = b.split(op.reads[1]);
   if (split == 1) {
     if (!is_full(op.reads[0], b)) b.fail(fmt::format("op '{}' reads '{}', expected a tensor with all tokens", op.name, op.reads[0]));
-    return add_partial(std::move(op), b, beside);
+    return add_partial(std::move(op), b, around);
   }
   const std::string product = op.writes[0];
   if (split == 0) {
     if (op.kernel != "linear") b.fail(fmt::format("op '{}' adds to what is split", op.name));
     op.reads[0] = gathered(op, op.reads[0], b);
   }
-  b.add(std::move(op));
-  if (beside) beside(product);
+  b.add(around.prepare(std::move(op)));
+  if (around.beside) around.beside(product);
 }
 
 void add_loss(const Op& op, ProgramBuilder& b) {
@@ -123,9 +121,9 @@ std::string split_problem(const ParameterDecl& p) {
   return "";
 }
 
-void add_split(Op op, ProgramBuilder& b, const Beside& beside) {
+void add_split(Op op, ProgramBuilder& b, const AroundProduct& around) {
   if (op.reads.empty() || op.writes.empty()) return b.add(std::move(op));
-  if (op.kernel == "linear" || op.kernel == "linear_add") return add_product(std::move(op), b, beside);
+  if (op.kernel == "linear" || op.kernel == "linear_add") return add_product(std::move(op), b, around);
   if (op.kernel == "embedding_forward") return add_partial(std::move(op), b, {});
   if (op.kernel == "cross_entropy") return add_loss(op, b);
   if (op.kernel == "qk_norm_wide") return b.fail("its norms of q and k go over all heads, which tensor parallelism splits");

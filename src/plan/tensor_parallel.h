@@ -21,8 +21,14 @@ int split_dimension(const std::vector<std::string>& shape);
 // Why this parameter cannot be split as it is declared; "": it can, or is not.
 std::string split_problem(const ParameterDecl& parameter);
 
-// Adds the op, and what it needs, as every rank runs it. Problems are the builder's. A product is summed over the ranks after `beside`
-// has been told the tensor that this rank's part of it lies in.
-void add_split(Op op, ProgramBuilder& program, const std::function<void(const std::string& product)>& beside = {});
+// What happens around a product, where it is given.
+struct AroundProduct {
+  // After it, before ranks sum it: told the tensor that this rank's part of it lies in.
+  std::function<void(const std::string& product)> beside;
+  // Before it: the product as it is added, when what it reads has been added.
+  std::function<Op(Op product)> prepare = [](Op product) { return product; };
+};
+// Adds the op, and what it needs, as every rank runs it. Problems are the builder's.
+void add_split(Op op, ProgramBuilder& program, const AroundProduct& around = {});
 
 }  // namespace distsetup

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -110,6 +111,20 @@ Result<std::vector<uint8_t>> make_record(const Parameter& parameter, const FillR
   return writer.finish();
 }
 
+namespace {
+
+// Which blocks of the whole a rank has, as its record says it.
+std::array<int32_t, 3> nf4_blocks_of(const Parameter& p, int tp_index) {
+  const bool has_columns = p.split_dim == 1;
+  const auto blocks = [](int64_t weights) {
+    CHECK(weights % kNf4Block == 0, "{} weights", weights);
+    return static_cast<int32_t>(weights / kNf4Block);
+  };
+  return {blocks(full_element(p, tp_index, 0)), has_columns ? blocks(p.shape[1]) : 1, has_columns ? blocks(p.full_shape[1]) : 1};
+}
+
+}  // namespace
+
 Diagnostics store_records(const Layout& layout, const Coordinates& at, const std::function<FillRows(const Parameter&)>& rows_of,
                           const StoreFrozen& store) {
   for (const UnitLayout& unit : layout.units) {
@@ -117,8 +132,10 @@ Diagnostics store_records(const Layout& layout, const Coordinates& at, const std
       if (!unit.is_quantized) continue;
       const OwnedBytes own = owned_bytes(layout, unit, parameter, at);
       if (own.range.size() == 0) continue;
-      const Result<std::vector<uint8_t>> record = make_record(parameter, rows_of(parameter));
+      Result<std::vector<uint8_t>> record = make_record(parameter, rows_of(parameter));
       if (!record.ok()) return record.diagnostics;
+      if (const Nf4Record of = record_of(parameter); of.part_at >= 0)
+        *record = nf4_part(*record, nf4_record(full_numel(parameter)), of, nf4_blocks_of(parameter, at.tp));
       store.bytes(own.shard_offset,
                   std::span(*record).subspan(static_cast<size_t>(own.range.begin), static_cast<size_t>(own.range.size())));
     }
@@ -133,7 +150,7 @@ FrozenDigest::Place FrozenDigest::place_of(int64_t offset, bool is_quantized) co
       continue;
     const int64_t at = offset - unit.shard_offset + owned_range(unit, shard_index(layout_, unit, at_)).begin;
     for (const Parameter& p : unit.parameters) {
-      const int64_t size = is_quantized ? nf4_record(p.numel).num_bytes : p.numel;
+      const int64_t size = is_quantized ? record_of(p).num_bytes : p.numel;
       if (p.expert_place >= 0 && p.expert_place != group_index(layout_.mesh, Group::kEp, at_)) continue;
       if (at >= p.offset && at < p.offset + size) return {&unit, &p, at - p.offset};
     }
@@ -164,9 +181,25 @@ void FrozenDigest::add_bytes(int64_t offset, std::span<const uint8_t> bytes) {
   const Place place = place_of(offset, true);
   CHECK(place.parameter != nullptr, "{}", offset);
   if (!is_counted(place)) return;
-  const uint64_t name = number_of(place.parameter->name + "/nf4");
-  for (size_t i = 0; i < bytes.size(); ++i)
-    sum_ += splitmix(name + static_cast<uint64_t>(place.element + static_cast<int64_t>(i)) * kSplitMixStep + bytes[i]);
+  const Parameter& p = *place.parameter;
+  const uint64_t name = number_of(p.name + "/nf4");
+  const auto count = [&](int64_t at, uint8_t byte) { sum_ += splitmix(name + static_cast<uint64_t>(at) * kSplitMixStep + byte); };
+  const Nf4Record of = record_of(p), whole = nf4_record(full_numel(p));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const int64_t at = place.element + static_cast<int64_t>(i);
+    if (of.part_at < 0) {
+      count(at, bytes[i]);
+    } else if (at < of.scales_at) {
+      count(full_element(p, at_.tp, 2 * at) / 2, bytes[i]);
+    } else if (at < of.scales_at + of.num_scales) {
+      count(whole.scales_at + full_element(p, at_.tp, (at - of.scales_at) * kNf4Block) / kNf4Block, bytes[i]);
+    } else if (at_.tp == 0 && at >= of.ranges_at && at < of.part_at) {  // all ranks have them
+      count(at - of.ranges_at + whole.ranges_at, bytes[i]);
+      if (at != of.mean_at) continue;
+      for (int64_t gap = whole.scales_at + whole.num_scales; gap < whole.ranges_at; ++gap) count(gap, 0);
+      for (int64_t gap = whole.mean_at + 4; gap < whole.num_bytes; ++gap) count(gap, 0);
+    }
+  }
 }
 
 void FrozenDigest::add(int64_t offset, std::span<const float> values) {

@@ -104,10 +104,30 @@ std::vector<uint8_t> Nf4Writer::finish() {
   return std::move(bytes_);
 }
 
+std::vector<uint8_t> nf4_part(const std::vector<uint8_t>& whole, const Nf4Record& of_whole, const Nf4Record& of_part,
+                              const std::array<int32_t, 3>& part) {
+  CHECK(of_part.part_at >= 0 && of_part.num_ranges == of_whole.num_ranges && of_part.numel % kNf4Block == 0, "{} of {} weights",
+        of_part.numel, of_whole.numel);
+  std::vector<uint8_t> bytes(static_cast<size_t>(of_part.num_bytes), uint8_t{0});
+  constexpr int64_t kNibbles = kNf4Block / 2;
+  for (int64_t b = 0; b < of_part.num_scales; ++b) {
+    const int64_t from = nf4_whole_block(part.data(), b);
+    CHECK(from >= 0 && from < of_whole.num_scales, "block {} of {}", from, of_whole.num_scales);
+    std::copy_n(whole.data() + from * kNibbles, kNibbles, bytes.data() + b * kNibbles);
+    bytes[static_cast<size_t>(of_part.scales_at + b)] = whole[static_cast<size_t>(of_whole.scales_at + from)];
+  }
+  std::copy_n(whole.data() + of_whole.ranges_at, 4 * of_whole.num_ranges, bytes.data() + of_part.ranges_at);
+  std::copy_n(whole.data() + of_whole.mean_at, 4, bytes.data() + of_part.mean_at);
+  std::memcpy(bytes.data() + of_part.part_at, part.data(), sizeof(part));
+  return bytes;
+}
+
 void read_nf4_blocks(const uint8_t* record, const Nf4Record& of, int64_t begin, int64_t end, float* to) {
   const float mean = float_at(record, of.mean_at);
+  std::array<int32_t, 3> part = {0, 1, 1};
+  if (of.part_at >= 0) std::memcpy(part.data(), record + of.part_at, sizeof(part));
   for (int64_t block = begin; block < end; ++block) {
-    const float range = float_at(record, of.ranges_at + 4 * (block / kNf4Range));
+    const float range = float_at(record, of.ranges_at + 4 * (nf4_whole_block(part.data(), block) / kNf4Range));
     const float scaled = kNf4Scales[record[of.scales_at + block]] * range;
     const float scale = scaled + mean;
     const int64_t first = block * kNf4Block, count = std::min(kNf4Block, of.numel - first);

@@ -36,9 +36,11 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from transformers import BitsAndBytesConfig  # noqa: E402
 from transformers.utils import logging  # noqa: E402
 
-MODELS = {"llama": {"intermediate_size": 57}, "qwen2": {}, "llama tied": {"tie_word_embeddings": True, "hidden_size": 40}, "gpt2": {}}
+MODELS = {"llama": {"intermediate_size": 57}, "qwen2": {}, "llama tied": {"tie_word_embeddings": True, "hidden_size": 40}, "gpt2": {},
+          "llama wide": {"hidden_size": 128, "intermediate_size": 256}}
 ADAPTERS = ["q, v", "all"]
-MESHES = [mesh for mesh in lora.MESHES if "tp" not in mesh]  # tensor parallelism is refused: refused_check()
+MESHES = [mesh for mesh in lora.MESHES if "tp" not in mesh]
+SPLIT_MESHES = ["tp 2", "tp 2, zero3 × 2"]  # of the wide one, whose matrices are cut between blocks; others are refused: refused_check()
 
 
 def of_blocks(name, tensor):
@@ -159,7 +161,7 @@ def resume_check(binary, folder, mesh):
 def refused_check(binary, folder):
     said = lora.run([f"{binary}/distsetup", "plan", "--model", folder / "qwen2", "--gpu", "cpu", "--nodes", "1", "--adapter", "qlora",
                      *lora.MESHES["tp 2"]], good=False)
-    if "nf4 takes the scales of 256" not in said:
+    if "nf4 takes the scale of 64 weights in a row" not in said:
         raise RuntimeError(f"no reason: {said}")
 
 
@@ -178,6 +180,8 @@ def main():
         for offset, mesh in enumerate(MESHES):
             if every or name == "llama" and kind == "q, v" or offset == number % len(MESHES):
                 lora.attempt(f"{name}, adapters on {kind}, {mesh}", adapter_check, binary, folder, name, kind, mesh, text)
+    for mesh, kind in zip(SPLIT_MESHES, ADAPTERS):
+        lora.attempt(f"llama wide, adapters on {kind}, {mesh}", adapter_check, binary, folder, "llama wide", kind, mesh, text)
     lora.attempt("tensor parallelism", refused_check, binary, folder)
     for mesh in ("1", "zero3 × 2", "zero2 × 2"):
         lora.attempt(f"bf16, {mesh}", bf16_check, binary, folder, mesh, text)

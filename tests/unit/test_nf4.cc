@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <string>
 
+#include "support/random_plan.h"
+#include "weights/frozen_source.h"
 #include "weights/nf4.h"
 
 namespace distsetup {
@@ -76,6 +79,63 @@ TEST_CASE("the numbers of scales are bitsandbytes' dynamic map") {
       {0, -0x1.fc6666p-1F},   {1, -0x1.f53334p-1F},   {64, -0x1.93d70ap-4F}, {126, -0x1.27476ep-21F}, {127, 0.0F},
       {128, 0x1.27476ep-21F}, {129, 0x1.b43528p-19F}, {200, 0x1.de6666p-3F}, {254, 0x1.fc6666p-1F},   {255, 1.0F}};
   for (const auto& [i, value] : expected) CHECK(kNf4Scales[i] == value);
+}
+
+TEST_CASE("a part of a matrix reads back as the whole's weights") {
+  constexpr int64_t kRows = 24, kWidth = 1024;  // 16 blocks a row, more than one range
+  std::vector<float> weights(kRows * kWidth);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(std::sin(0.37 * static_cast<double>(i)) * (1 + i % 7));
+  const std::vector<uint8_t> whole = record_of(weights, weights.size());
+  const Nf4Record of_whole = nf4_record(kRows * kWidth), of_part = nf4_record(kRows * kWidth / 4, 4);
+  REQUIRE(of_whole.num_ranges == 2);
+  REQUIRE(of_part.num_ranges == 2);
+  std::vector<float> all(weights.size());
+  read_nf4_blocks(whole.data(), of_whole, 0, of_whole.num_scales, all.data());
+  for (const int rank : {0, 1, 3}) {
+    std::vector<float> part(weights.size() / 4), expected;
+    const std::vector<uint8_t> rows = nf4_part(whole, of_whole, of_part, {rank * 6 * 16, 1, 1});
+    read_nf4_blocks(rows.data(), of_part, 0, of_part.num_scales, part.data());
+    CHECK(part == std::vector<float>(all.begin() + rank * 6 * kWidth, all.begin() + (rank + 1) * 6 * kWidth));
+    for (int64_t r = 0; r < kRows; ++r)
+      expected.insert(expected.end(), all.begin() + r * kWidth + rank * 256, all.begin() + r * kWidth + (rank + 1) * 256);
+    const std::vector<uint8_t> columns = nf4_part(whole, of_whole, of_part, {rank * 4, 4, 16});
+    read_nf4_blocks(columns.data(), of_part, 0, of_part.num_scales, part.data());
+    CHECK(part == expected);
+  }
+}
+
+// Of all frozen matrices of a tiny model on all its ranks; their values by `phase`.
+uint64_t digest_of(int tp, int shard, double phase) {
+  Geometry g = tiny_geometry(1);
+  g.hidden = 128, g.head_size = 32, g.num_heads = 4, g.num_kv_heads = 2, g.feed_forward = 256;
+  Plan plan = make_test_plan(g, {.dp_shard = shard});
+  plan.mesh.tp = tp;
+  plan.strategy.sequence_parallel = tp > 1;
+  plan.train.finetune = "qlora", plan.train.lora_rank = 2, plan.train.lora_targets = {"q_proj", "down_proj"};
+  const Layout layout = make_layout(plan, 0);
+  REQUIRE(layout.quantized_bytes > 0);
+  uint64_t sum = 0;
+  for (int rank = 0; rank < plan.mesh.world(); ++rank) {
+    const Coordinates at = coordinates(plan.mesh, rank);
+    FrozenDigest digest(layout, at);
+    const auto rows_of = [&](const Parameter& p) -> FillRows {
+      return [width = p.full_shape[1], phase](int64_t first, int64_t rows, float* to) {
+        for (int64_t i = 0; i < rows * width; ++i)
+          to[i] = static_cast<float>(std::sin(0.37 * static_cast<double>(first * width + i) + phase));
+        return Diagnostics{};
+      };
+    };
+    const auto add = [&](int64_t offset, std::span<const uint8_t> bytes) { digest.add_bytes(offset, bytes); };
+    REQUIRE(store_records(layout, at, rows_of, {nullptr, add}).empty());
+    sum += digest.sum();
+  }
+  return sum;
+}
+
+TEST_CASE("nf4 has the same digest on any mesh") {
+  const uint64_t expected = digest_of(1, 1, 0);
+  CHECK(digest_of(1, 1, 0.001) != expected);
+  for (const auto& [tp, shard] : {std::pair{1, 2}, std::pair{2, 1}, std::pair{2, 3}}) CHECK(digest_of(tp, shard, 0) == expected);
 }
 
 TEST_CASE("zeros stay zeros") {

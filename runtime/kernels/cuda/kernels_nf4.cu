@@ -29,7 +29,12 @@ __global__ void dequantize_nf4_kernel(const uint8_t* record, Nf4Record of, Nf4Ta
   const int64_t first = (int64_t(blockIdx.x) * kBlock + threadIdx.x) * kWeightsOfThread;
   if (first >= of.numel) return;
   const int64_t block = first / kNf4Block;
-  const float range = *reinterpret_cast<const float*>(record + of.ranges_at + 4 * (block / kNf4Range));
+  int64_t whole = block;
+  if (of.part_at >= 0) {  // nf4_whole_block
+    const int32_t* part = reinterpret_cast<const int32_t*>(record + of.part_at);
+    whole = part[0] + block / part[1] * part[2] + block % part[1];
+  }
+  const float range = *reinterpret_cast<const float*>(record + of.ranges_at + 4 * (whole / kNf4Range));
   const float mean = *reinterpret_cast<const float*>(record + of.mean_at);
   const float scale = __fadd_rn(__fmul_rn(scales[record[of.scales_at + block]], range), mean);
   const uint32_t nibbles = *reinterpret_cast<const uint32_t*>(record + first / 2);  // what follows the last ones is in the record, too

@@ -163,7 +163,7 @@ void positions_of_documents_backward(const Call& c) {
 void unpack_nf4(const Call& c) {
   char* to = out_as<char>(c, 0);
   for (const Argument& read : c.reads) {
-    const Nf4Record record = nf4_record(numel(read));
+    const Nf4Record record = nf4_record(numel(read), c.attributes->tensor_ranks);
     dequantize_nf4(element(c), static_cast<const uint8_t*>(read.data), record, to, compute());
     to += record.numel * size_bytes(c.writes[0].dtype);
   }
