@@ -37,7 +37,7 @@ from transformers import BitsAndBytesConfig  # noqa: E402
 from transformers.utils import logging  # noqa: E402
 
 MODELS = {"llama": {"intermediate_size": 57}, "qwen2": {}, "llama tied": {"tie_word_embeddings": True, "hidden_size": 40}, "gpt2": {},
-          "llama wide": {"hidden_size": 128, "intermediate_size": 256}}
+          "llama wide": {"hidden_size": 128, "intermediate_size": 384}}
 ADAPTERS = ["q, v", "all"]
 MESHES = [mesh for mesh in lora.MESHES if "tp" not in mesh]
 SPLIT_MESHES = ["tp 2", "tp 2, zero3 × 2"]  # of the wide one, whose matrices are cut between blocks; others are refused: refused_check()
