@@ -95,7 +95,6 @@ void ActivationWriter::free_lowered() {
 void ActivationWriter::raise(int u) {
   const auto found = kept_.find(u);
   if (found == kept_.end() || found->second.is_raised) return;
-  if (lowered_ == u) free_lowered();
   Kept& kept = found->second;
   kept.is_raised = true;
   for (Moved* moved : {&kept.input, &kept.rest}) {
