@@ -110,9 +110,9 @@ bool is_read_here(const Document& d, const std::string& name) {
 }
 
 void env_misspelt(const Document& d, const EnvironmentSetting& one, Findings& report) {
-  if (std::find(kCommonNames.begin(), kCommonNames.end(), one.name) != kCommonNames.end() || is_read_here(d, one.name)) return;
+  if (std::find(kCommonNames.begin(), kCommonNames.end(), one.name) != kCommonNames.end()) return;
   const std::string name = misspelt_name(one.name, kCommonNames);
-  if (name.empty()) return;
+  if (name.empty() || is_read_here(d, one.name)) return;  // which reads all of the text
   report.add("ENV009", d, one.name_span, fmt::format("nothing reads {}: it is silently ignored", one.name),
              {fmt::format("did you mean {}", name), "", {{one.name_span.begin, one.name_span.end, name}}, {}});
 }
