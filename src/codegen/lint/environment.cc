@@ -118,7 +118,7 @@ void env_misspelt(const Document& d, const EnvironmentSetting& one, Findings& re
 }
 
 // Plugins of clouds read names of their own, and tune NCCL by names that it documents nowhere.
-bool has_plugin(const Document& d) {
+bool reads_plugin_names(const Document& d) {
   return std::any_of(d.environment.begin(), d.environment.end(), [](const EnvironmentSetting& one) {
     const auto begins = [&one](std::string_view head) { return one.name.rfind(head, 0) == 0; };
     return begins("NCCL_FASTRAK_") || begins("NCCL_GPUDIRECTTCPX_") || begins("NCCL_SHIMNET_") || begins("NCCL_TUNER_") ||
@@ -126,7 +126,7 @@ bool has_plugin(const Document& d) {
   });
 }
 
-void env_names(const Document& d, const EnvironmentSetting& one, Findings& report) {
+void env_names(const Document& d, const EnvironmentSetting& one, bool has_plugin, Findings& report) {
   for (const RenamedVariable& renamed : kRenamedVariables) {
     if (one.name != renamed.old) continue;
     std::vector<LintEdit> edits;
@@ -159,7 +159,7 @@ void env_names(const Document& d, const EnvironmentSetting& one, Findings& repor
       one.name.rfind("NCCL_", 0) == 0 && std::find(kNcclNames.begin(), kNcclNames.end(), one.name) == kNcclNames.end();
   if (is_unknown && !is_plugin_name(one.name)) {
     const std::string near = nearest_name(one.name, kNcclNames);
-    const bool may_be_a_plugins = has_plugin(d) && misspelt_name(one.name, kNcclNames).empty();
+    const bool may_be_a_plugins = has_plugin && misspelt_name(one.name, kNcclNames).empty();
     report.add("ENV004", d, one.name_span,
                fmt::format("NCCL has no variable {}: it is silently ignored{}", one.name,
                            may_be_a_plugins ? ", unless the plugin reads it" : ""),
@@ -227,8 +227,9 @@ bool looks_secret(const std::string& value) {
 
 void check_environment(const LintSetup& setup, const Document& d, Findings& report) {
   env_ranks(d, report);
+  const bool has_plugin = reads_plugin_names(d);
   for (const EnvironmentSetting& one : d.environment) {
-    env_names(d, one, report);
+    env_names(d, one, has_plugin, report);
     env_misspelt(d, one, report);
     env_connections(setup, d, one, report);
     const bool is_read = one.value.empty() || one.value[0] == '$' || one.value[0] == '`';
