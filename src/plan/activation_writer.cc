@@ -42,25 +42,23 @@ int ActivationWriter::device_buffer(int u, bool is_input, int64_t bytes) {
 }
 
 void ActivationWriter::forward(int u) {
-  const int index = static_cast<int>(w_.s_.instructions.size()) - 1;
-  const auto instruction = [&]() -> Instruction& { return w_.s_.instructions[static_cast<size_t>(index)]; };
+  Instruction& i = w_.s_.instructions.back();
   if (const auto next = kept_.find(u + 1); next != kept_.end() && next->second.input_bytes > 0) {
     next->second.input.device = device_buffer(u + 1, true, next->second.input_bytes);
-    instruction().stage.y = next->second.input.device;
-    instruction().allocates.push_back(next->second.input.device);
+    i.stage.y = next->second.input.device;
+    i.allocates.push_back(next->second.input.device);
   }
   const auto own = kept_.find(u);
   if (own != kept_.end()) {
     Kept& kept = own->second;
-    kept.is_raised = false;
-    if (kept.input_bytes > 0) instruction().stage.x = kept.input.device;
+    if (kept.input_bytes > 0) i.stage.x = kept.input.device;
     if (kept.rest_bytes > 0) {
-      kept.rest.device = instruction().stage.kept = device_buffer(u, false, kept.rest_bytes);
-      instruction().allocates.push_back(kept.rest.device);
+      kept.rest.device = i.stage.kept = device_buffer(u, false, kept.rest_bytes);
+      i.allocates.push_back(kept.rest.device);
     }
   }
-  for (const int b : {instruction().stage.x, instruction().stage.y, instruction().stage.kept})
-    if (b >= 0) instruction().uses.push_back(b);
+  for (const int b : {i.stage.x, i.stage.y, i.stage.kept})
+    if (b >= 0) i.uses.push_back(b);
   free_lowered();
   if (own == kept_.end()) return;
   lower(u, own->second.input);
@@ -70,15 +68,12 @@ void ActivationWriter::forward(int u) {
 
 void ActivationWriter::lower(int u, Moved& moved) {
   if (moved.device < 0) return;
-  const Buffer& from = w_.s_.buffers[static_cast<size_t>(moved.device)];
+  const Buffer from = w_.s_.buffers[static_cast<size_t>(moved.device)];
   moved.host = w_.add_buffer(from.name + ".host", from.buffer_class, from.bytes, from.dtype, BufferLifetime::kSpan, u);
   w_.s_.buffers[static_cast<size_t>(moved.host)].place = Place::kHostPinned;
-  Instruction& i = w_.emit(InstructionOp::kCopyToHost, u);
-  i.stream = Stream::kToHost;
-  i.bytes = w_.s_.buffers[static_cast<size_t>(moved.host)].bytes;
-  i.uses = {moved.device, moved.host};
+  Instruction& i = w_.emit_copy(u, moved.device, moved.host, from.bytes, from.dtype);
   i.allocates = {moved.host};
-  i.signals = moved.event = w_.new_event();
+  moved.event = i.signals;
 }
 
 void ActivationWriter::free_lowered() {
@@ -94,18 +89,15 @@ void ActivationWriter::free_lowered() {
 
 void ActivationWriter::raise(int u) {
   const auto found = kept_.find(u);
-  if (found == kept_.end() || found->second.is_raised) return;
+  if (found == kept_.end()) return;
   Kept& kept = found->second;
-  kept.is_raised = true;
   for (Moved* moved : {&kept.input, &kept.rest}) {
-    if (moved->host < 0) continue;
-    moved->device = device_buffer(u, moved == &kept.input, w_.s_.buffers[static_cast<size_t>(moved->host)].bytes);
-    Instruction& i = w_.emit(InstructionOp::kCopyToDevice, u);
-    i.stream = Stream::kToDevice;
-    i.bytes = w_.s_.buffers[static_cast<size_t>(moved->host)].bytes;
-    i.uses = {moved->host, moved->device};
+    if (moved->host < 0 || moved->device >= 0) continue;  // it does not move, or is on its way
+    const int64_t bytes = w_.s_.buffers[static_cast<size_t>(moved->host)].bytes;
+    moved->device = device_buffer(u, moved == &kept.input, bytes);
+    Instruction& i = w_.emit_copy(u, moved->host, moved->device, bytes, w_.s_.compute);
     i.allocates = {moved->device};
-    i.signals = moved->event = w_.new_event();
+    moved->event = i.signals;
   }
 }
 

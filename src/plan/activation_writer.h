@@ -27,13 +27,13 @@ class ActivationWriter {
 
  private:
   struct Moved {
-    int device = -1, host = -1, event = -1;  // -1: no copy is under way
+    int device = -1, host = -1;  // buffers, -1: there is none now
+    int event = -1;              // of the copy between them that nobody has waited for yet
   };
-  // Where block u's input and what it keeps are; 0 bytes: it has none that moves.
+  // Of a block: its input, and all else that its forward keeps. 0 bytes: there is none.
   struct Kept {
     int64_t input_bytes = 0, rest_bytes = 0;
     Moved input, rest;
-    bool is_raised = false;
   };
   void lay_out(int u);
   int device_buffer(int u, bool is_input, int64_t bytes);

@@ -97,15 +97,10 @@ void HostWriter::gradient(int u, int source, int event, bool adds) {
   const Dtype dtype = w_.s_.buffers[source].dtype;
   const bool is_straight = !adds && dtype == Dtype::kF32;
   const int target = is_straight ? b_.gradient : host_span(fmt::format("H{}", u), u, dtype);
-  Instruction& i = w_.emit(InstructionOp::kCopyToHost, u);
+  Instruction& i = w_.emit_copy(u, source, target, w_.unit(u).shard_numel * size_bytes(dtype), dtype);
   i.bucket = u;
-  i.stream = Stream::kToHost;
-  i.bytes = w_.unit(u).shard_numel * size_bytes(dtype);
-  i.dtype = dtype;
-  i.uses = {source, target};
   if (!is_straight) i.allocates = {target};
   if (event >= 0) i.waits = {event};
-  i.signals = w_.new_event();
   gradient_ = {u, source, is_straight ? -1 : target, i.signals, adds};
 }
 
@@ -129,13 +124,8 @@ void HostWriter::norm(Group group) {
   Instruction& norm = on_host(InstructionOp::kGradNorm, -1);
   norm.uses = {b_.gradient, host_sumsq_};
   if (copied_ >= 0) norm.waits = {std::exchange(copied_, -1)};
-  Instruction& up = w_.emit(InstructionOp::kCopyToDevice, -1);
-  up.stream = Stream::kToDevice;
-  up.uses = {host_sumsq_, b_.sumsq};
-  up.bytes = size_bytes(Dtype::kF64);
-  up.dtype = Dtype::kF64;
-  up.signals = w_.new_event();
-  w_.emit(InstructionOp::kWait, -1).waits = {up.signals};
+  const int copied = w_.emit_copy(-1, host_sumsq_, b_.sumsq, size_bytes(Dtype::kF64), Dtype::kF64).signals;
+  w_.emit(InstructionOp::kWait, -1).waits = {copied};
   if (group_size(w_.plan_.mesh, group) > 1) {
     Instruction& sum = w_.emit(InstructionOp::kAllReduce, -1);
     sum.group = group;
@@ -163,13 +153,8 @@ int HostWriter::parameters(int u, int target) {
   cast.uses = {b_.master, rounded};
   cast.allocates = {rounded};
   cast.dtype = dtype;
-  Instruction& up = w_.emit(InstructionOp::kCopyToDevice, u);
+  Instruction& up = w_.emit_copy(u, rounded, target, w_.unit(u).shard_numel * size_bytes(dtype), dtype);
   up.bucket = u;
-  up.stream = Stream::kToDevice;
-  up.uses = {rounded, target};
-  up.bytes = w_.unit(u).shard_numel * size_bytes(dtype);
-  up.dtype = dtype;
-  up.signals = w_.new_event();
   raised_.push_back({u, rounded, target, up.signals});
   return raised_.back().event;
 }

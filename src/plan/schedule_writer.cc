@@ -117,6 +117,17 @@ Instruction& ScheduleWriter::emit(InstructionOp op, int u) {
   return s_.instructions.back();
 }
 
+Instruction& ScheduleWriter::emit_copy(int u, int from, int to, int64_t bytes, Dtype dtype) {
+  const bool goes_down = is_on_device(s_.buffers[static_cast<size_t>(from)]);
+  Instruction& i = emit(goes_down ? InstructionOp::kCopyToHost : InstructionOp::kCopyToDevice, u);
+  i.stream = goes_down ? Stream::kToHost : Stream::kToDevice;
+  i.uses = {from, to};
+  i.bytes = bytes;
+  i.dtype = dtype;
+  i.signals = new_event();
+  return i;
+}
+
 void ScheduleWriter::copy_to_host(const std::vector<int>& buffers) {
   for (const int b : buffers) {
     if (!is_on_device(s_.buffers[b])) continue;

@@ -22,6 +22,8 @@ class ScheduleWriter {
   int run_buffer(std::string name, BufferClass buffer_class, int64_t numel, Dtype dtype);
   // In the phase and micro-batch being written; the reference holds until the next one.
   Instruction& emit(InstructionOp op, int u);
+  // A copy between device and host, on the stream of its direction; it signals an event of its own.
+  Instruction& emit_copy(int u, int from, int to, int64_t bytes, Dtype dtype);
   // Of run buffers, those that the host does not have.
   void copy_to_host(const std::vector<int>& buffers);
   int new_event() { return s_.num_events++; }

@@ -70,14 +70,11 @@ void UnitCompiler::emit_gather(int u, int buffer, bool fresh) {
 
 // Into a buffer that is new.
 void UnitCompiler::gather_from_host(int u, int buffer) {
-  Instruction& up = emit(InstructionOp::kCopyToDevice, u);
+  const Dtype dtype = gathered_dtype(u);
+  Instruction& up = emit_copy(u, shard_source(u), buffer, unit(u).shard_numel * size_bytes(dtype), dtype);
   up.bucket = u;
-  up.stream = Stream::kToDevice;
-  up.uses = {shard_source(u), buffer};
-  up.bytes = unit(u).shard_numel * size_bytes(gathered_dtype(u));
-  up.dtype = gathered_dtype(u);
   up.allocates = {buffer};
-  const int copied = up.signals = new_event();
+  const int copied = up.signals;
   start_gather(u, buffer);
   if (shards(u) == 1)
     gather_event_[u] = copied;

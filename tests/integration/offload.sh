@@ -5,6 +5,15 @@
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 need_trainer
 
+# What launch has just said of RUN: WORDS, the predicted bytes; its numbers and checkpoint are those of the run WITHOUT.
+same_as_without() { # NAME RUN WORDS WITHOUT
+  has "$1: what it is" "$said" "  offload     $3: "
+  grep -qE '^\[rank 0\]   on the host +[0-9,]+ B +[0-9,]+ B  equal$' <<< "$said" || fail "$1: bytes on the host" "$said"
+  grep -qE '^\[rank 0\] all [0-9]+ kinds of buffers take the predicted bytes exactly' <<< "$said" || fail "$1: bytes" "$said"
+  is "$1: losses and norms" "$(losses "$work/$2/metrics.jsonl")" "$(losses "$work/$4/metrics.jsonl")"
+  is "$1: checkpoints" "$(tensors "$work/$2/checkpoints/checkpoint_40")" "$(tensors "$work/$4/checkpoints/checkpoint_40")"
+}
+
 for case in "zero3 --precision bf16" "zero2 --sharding zero2 --micro-batch 1" "ddp --sharding ddp --micro-batch 2 --recompute full"; do
   read -r name flags <<< "$case"
   # shellcheck disable=SC2086
@@ -14,11 +23,7 @@ for case in "zero3 --precision bf16" "zero2 --sharding zero2 --micro-batch 1" "d
   run "$name" 0 launch "stays_$name" --threads 1
   run "$name on the host" 0 launch "moved_$name" --threads 1
   has "$name: completed" "$said" "completed at step 40 of 40"
-  has "$name: what it is" "$said" "  offload     optimizer on the host: "
-  grep -qE '^\[rank 0\]   on the host +[0-9,]+ B +[0-9,]+ B  equal$' <<< "$said" || fail "$name: bytes on the host" "$said"
-  grep -qE '^\[rank 0\] all [0-9]+ kinds of buffers take the predicted bytes exactly' <<< "$said" || fail "$name: bytes" "$said"
-  is "$name: losses and norms" "$(losses "$work/moved_$name/metrics.jsonl")" "$(losses "$work/stays_$name/metrics.jsonl")"
-  is "$name: checkpoints" "$(tensors "$work/moved_$name/checkpoints/checkpoint_40")" "$(tensors "$work/stays_$name/checkpoints/checkpoint_40")"
+  same_as_without "$name" "moved_$name" "optimizer on the host" "stays_$name"
 done
 has "preview" "$(cat "$work/moved_zero3/preview.txt")" "host memory per node"
 python3 - "$work" <<'PY'
@@ -47,11 +52,7 @@ for case in "zero3 --precision bf16" "ddp --sharding ddp --micro-batch 2 --recom
   # shellcheck disable=SC2086
   make_job "all_$name" 2 $flags --offload-parameters host --offload-activations host
   run "$name, everything" 0 launch "all_$name" --threads 1
-  has "$name: what everything is" "$said" "  offload     optimizer, parameters and activations on the host: "
-  grep -qE '^\[rank 0\]   on the host +[0-9,]+ B +[0-9,]+ B  equal$' <<< "$said" || fail "$name: bytes of everything" "$said"
-  grep -qE '^\[rank 0\] all [0-9]+ kinds of buffers take the predicted bytes exactly' <<< "$said" || fail "$name: everything's bytes" "$said"
-  is "$name: losses of everything" "$(losses "$work/all_$name/metrics.jsonl")" "$(losses "$work/stays_$name/metrics.jsonl")"
-  is "$name: everything's checkpoint" "$(tensors "$work/all_$name/checkpoints/checkpoint_40")" "$(tensors "$work/stays_$name/checkpoints/checkpoint_40")"
+  same_as_without "$name, everything" "all_$name" "optimizer, parameters and activations on the host" "stays_$name"
 done
 has "preview of everything" "$(cat "$work/all_zero3/preview.txt")" "the optimizer is on the host as well"
 python3 - "$work" <<'PY'

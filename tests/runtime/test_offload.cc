@@ -107,6 +107,13 @@ Trained trained(const Plan& plan, int64_t steps, EngineOptions options = {}) {
   return out;
 }
 
+void check_as_without(const Plan& moved, const Trained& without) {
+  INFO(offload_words(moved.offload));
+  REQUIRE(check_job(moved) == std::vector<std::string>{});
+  CHECK(trained(moved, 3) == without);
+  CHECK(trained(moved, 3, {.poison = true}) == without);
+}
+
 TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offload]") {
   const Way way = GENERATE(from_range(kWays));
   const int64_t accumulation = GENERATE(1, 2, 4);
@@ -159,9 +166,7 @@ TEST_CASE("offload: what is frozen comes from the host, whole or sharded, beside
   const Trained expected = trained(plan, 3);
   for (const OffloadPlace optimizer : {OffloadPlace::kNone, OffloadPlace::kHost}) {
     moved.offload.optimizer = optimizer;
-    REQUIRE(check_job(moved) == std::vector<std::string>{});
-    CHECK(trained(moved, 3) == expected);
-    CHECK(trained(moved, 3, {.poison = true}) == expected);
+    check_as_without(moved, expected);
     const Schedule list = compile_expanded(moved, Phase::kStep);
     for (const Buffer& b : list.buffers)
       if (holds_frozen(b) || b.name == kDeviceShard) CHECK(b.place == Place::kHostPinned);
@@ -200,10 +205,8 @@ TEST_CASE("offload: activations wait on the host, on every mesh and with every r
   const Plan plan = tiny_plan(o);
   const Trained expected = trained(plan, 3);
   for (const Plan& moved : with_activations(plan)) {
+    check_as_without(moved, expected);
     INFO(offload_words(moved.offload));
-    REQUIRE(check_job(moved) == std::vector<std::string>{});
-    CHECK(trained(moved, 3) == expected);
-    CHECK(trained(moved, 3, {.poison = true}) == expected);
     const auto [device, host] = most_kept(compile_expanded(moved, Phase::kStep));
     const auto [before, none] = most_kept(compile_expanded(plan, Phase::kStep));
     CHECK(none == 0);
@@ -230,12 +233,7 @@ TEST_CASE("offload: activations of adapters, pairs, packed rows, chunks of logit
   const Plan plan = tiny_plan(o);
   REQUIRE(validate(plan).empty());
   const Trained expected = trained(plan, 3);
-  for (const Plan& moved : with_activations(plan)) {
-    INFO(offload_words(moved.offload));
-    REQUIRE(check_job(moved) == std::vector<std::string>{});
-    CHECK(trained(moved, 3) == expected);
-    CHECK(trained(moved, 3, {.poison = true}) == expected);
-  }
+  for (const Plan& moved : with_activations(plan)) check_as_without(moved, expected);
 }
 
 TEST_CASE("offload: device and host have the bytes that the list says", "[offload]") {
