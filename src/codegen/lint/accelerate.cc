@@ -210,6 +210,21 @@ void acc_precisions(const LintSetup& setup, const Document& d, Findings& report)
   }
 }
 
+// --config_file takes accelerate's own file; DeepSpeed's is named in it, or by --deepspeed_config_file.
+void acc_others_file(const LintSetup& setup, const Document& d, Findings& report) {
+  for (const ScriptPart& part : d.parts) {
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* launch = line.find(LaunchProgram::kAccelerate);
+      const LaunchOption* file = launch == nullptr ? nullptr : launch->find("config_file");
+      if (file == nullptr || file->value.empty()) continue;
+      const bool is_deepspeeds = std::any_of(setup.documents.begin(), setup.documents.end(), [&](const auto& other) {
+        return other->is(file_kind::kDeepspeed) && last_part(other->path) == last_part(file->value);
+      });
+      if (is_deepspeeds) report.add("ACC019", d, file->span, fmt::format("'{}' is DeepSpeed's own configuration", file->value));
+    }
+  }
+}
+
 bool is_yaml_no(const Value& root) {
   const TreeNode at = node(root, "distributed_type");
   const std::string text = lower(at.text());
@@ -220,6 +235,7 @@ bool is_yaml_no(const Value& root) {
 
 void check_accelerate(const LintSetup& setup, const Document& d, Findings& report) {
   acc_precisions(setup, d, report);
+  acc_others_file(setup, d, report);
   if (!d.is(file_kind::kAccelerate)) return;
   const Value& root = d.root;
   const std::string type = text(root, "distributed_type");

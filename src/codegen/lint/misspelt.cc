@@ -48,7 +48,17 @@ ptrdiff_t num_letters(std::string_view name) {
   return std::count_if(name.begin(), name.end(), [](char c) { return c != '_' && c != '-' && c != '.' && c != ' '; });
 }
 
+// Of both ways to be a slip the first letter is kept, and most candidates have another.
+bool has_same_first_letter(std::string_view a, std::string_view b) {
+  const auto first = [](std::string_view name) {
+    const size_t at = name.find_first_not_of("_-. ");
+    return at == std::string_view::npos ? 0 : std::tolower(static_cast<unsigned char>(name[at]));
+  };
+  return first(a) == first(b);
+}
+
 bool is_misspelt(std::string_view name, std::string_view candidate) {
+  if (!has_same_first_letter(name, candidate)) return false;
   constexpr size_t kMostLetters = 100;   // no tool has so long a name
   constexpr ptrdiff_t kMostChanged = 4;  // two slips of two letters each
   if (name.size() > kMostLetters || std::abs(num_letters(name) - num_letters(candidate)) > kMostChanged) return false;
@@ -72,12 +82,15 @@ std::string misspelt_name(std::string_view name, std::span<const std::string> ca
 }
 
 std::string misspelt_option(const std::vector<NameEntry>& entries, std::string_view spelled) {
-  const std::vector<std::string> names = spellings(entries);
-  std::string near = misspelt_name(spelled, names);
-  if (!near.empty()) return near;
+  const auto near = [&entries](std::string_view name) {
+    const auto found =
+        std::find_if(entries.begin(), entries.end(), [name](const NameEntry& one) { return is_misspelt(name, one.name); });
+    return found == entries.end() ? "" : found->name;
+  };
+  std::string name = near(spelled);
   // "-nodes" for "--nodes"
   const bool has_one_dash = spelled.size() > 3 && spelled[0] == '-' && spelled[1] != '-';
-  return has_one_dash ? misspelt_name("-" + std::string(spelled), names) : "";
+  return name.empty() && has_one_dash ? near("-" + std::string(spelled)) : name;
 }
 
 bool is_spank_option(std::string_view spelled) {
