@@ -1,4 +1,5 @@
-// What a script leaves open is said to be open: branches that nothing decides, tasks of a step, scripts that train by rollouts.
+// What a script leaves open is said to be open: branches that nothing decides, tasks of a step, scripts that train by rollouts, and
+// programs that say what they train by their name alone.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -154,6 +155,96 @@ TEST_CASE("unsure: of a script that trains by rollouts nothing is assumed") {
   const Read sft = read("r.sh", "torchrun --nproc_per_node 8 supported.py" + flags);  // "ppo" within a word
   CHECK(sft.num_warnings == 0);
   CHECK(sft.at("recompute.policy") == "none");
+}
+
+TEST_CASE("unsure: a program's name says the method") {
+  const std::string flags = " --model_name_or_path a/b --per_device_train_batch_size 4 --beta 0.1 --max_length 64 --bf16 True\n";
+  const std::string launch = "torchrun --nproc_per_node 8 ";
+  for (const char* name : {"kto.py", "scripts/run_orpo.py", "train_reward.py", "bco.py", "online_dpo.py"}) {
+    INFO(name);
+    const Read others = read("r.sh", launch + name + flags);
+    CHECK(others.num_warnings == 1);
+    CHECK(others.at("train.method").empty());
+    CHECK(others.at("micro_batch") == "4");
+  }
+  const Read kto = read("r.sh", "trl kto" + flags);
+  CHECK(kto.num_warnings == 1);
+  CHECK(kto.at("train.method").empty());
+  CHECK(kto.at("strategy.recompute") == read("r.sh", "trl dpo" + flags).at("strategy.recompute"));
+  CHECK(read("r.sh", "trl sft" + flags).at("train.method") == "sft");
+  CHECK(read("r.sh", launch + "run_sft.py" + flags).at("train.method") == "sft");
+  CHECK(read("r.sh", launch + "dpo.py" + flags).at("train.method") == "dpo");
+  CHECK(read("r.sh", "swift sft --model a/b --max_steps 5\n").at("train.method") == "sft");
+  // Two words, or a part of one, say nothing: the beta does.
+  CHECK(read("r.sh", launch + "sft_then_dpo.py" + flags).at("train.method") == "dpo");
+  CHECK(read("r.sh", launch + "skton.py" + flags).at("train.method") == "dpo");
+  CHECK(read("r.sh", launch + "skton.py" + flags).num_warnings == 0);
+  // Of a program without a Trainer's arguments the name says what it is about.
+  CHECK(read("r.sh", "python -m src.build_dpo_pairs --config c.yaml --seed 1\n").at("train.method").empty());
+  CHECK(read("r.sh", "python eval_reward.py --model a/b --seed 1\n").num_warnings == 0);
+  const std::string openrlhf = " --pretrain a/b --micro_train_batch_size 1 --train_batch_size 8 --zero_stage 3 --beta 0.1\n";
+  CHECK(read("r.sh", "deepspeed --module openrlhf.cli.train_kto" + openrlhf).at("train.method").empty());
+  const size_t num_said = read("r.sh", "deepspeed --module openrlhf.cli.train_dpo" + openrlhf).num_warnings;
+  CHECK(read("r.sh", "deepspeed --module openrlhf.cli.train_kto" + openrlhf).num_warnings == num_said + 1);
+  CHECK(read("r.sh", "deepspeed --module openrlhf.cli.train_dpo" + openrlhf).at("train.method") == "dpo");
+}
+
+TEST_CASE("unsure: a program's own file hands its values on, and nothing is assumed beside them") {
+  const std::string head = "per_device_train_batch_size: 4\nlearning_rate: 1e-5\nbeta: 0.1\noutput_dir: o\n";
+  const Read own = read("dpo.yaml", head + "model_name: a/b\n");
+  CHECK(own.at("micro_batch") == "4");
+  CHECK(own.at("gradient_accumulation").empty());
+  CHECK(own.at("train.method").empty());
+  const Read trl = read("dpo.yaml", head + "model_name_or_path: a/b\n");
+  CHECK(trl.at("gradient_accumulation") == "1");
+  CHECK(trl.at("train.method") == "dpo");
+  // Another format's words for the Trainer's keys, and words that any program has.
+  CHECK_FALSE(read_config(embedded_templates(), head + "model_name_or_path: a/b\nepochs: 3\n", "dpo.yaml").ok());
+  CHECK_FALSE(read_config(embedded_templates(), "base_model: a/b\nbeta: 0.1\nbf16: true\nlr: 1e-5\noutput_dir: o\n", "d.yaml").ok());
+  CHECK(read_config(embedded_templates(), head + "model_name_or_path: a/b\nnum_train_epochs: 3\nepochs: 3\n", "d.yaml").ok());
+}
+
+TEST_CASE("unsure: words that several tools have") {
+  // "stage" is LLaMA-Factory's, and LLaVA's, which tunes all of the model.
+  const std::string flags =
+      " --model_name_or_path a/b --per_device_train_batch_size 4 --num_train_epochs 1 --bf16 True --output_dir o ";
+  CHECK(read("a.sh", "deepspeed src/train.py --stage finetune --image_folder i --version v1" + flags + "\n")
+            .at("train.finetune")
+            .empty());
+  CHECK(read("b.sh", "deepspeed src/train.py --stage sft --do_train --template qwen --finetuning_type lora --dataset d" + flags + "\n")
+            .at("train.finetune") == "lora");
+  // A section "fsdp" is none of DeepSpeed's, which its own keys decide.
+  const Read deepspeed = read("ds.json",
+                              "{\"train_micro_batch_size_per_gpu\": 2, \"steps_per_print\": 10, \"fp16\": {\"enabled\": true}, "
+                              "\"fsdp\": {\"enabled\": true}}");
+  CHECK(deepspeed.at("micro_batch") == "2");
+  CHECK(deepspeed.at("precision.compute") == "fp16");
+  CHECK(read("c.yaml", "fsdp: {enabled: true}\nmodel: {name: a/b}\ntraining: {batch_size: 2}\n").at("precision.compute") != "fp16");
+  // Which device it is accelerate fills in.
+  const auto offload = [](const std::string& device) {
+    return read("ds.json",
+                "{\"train_micro_batch_size_per_gpu\": 2, \"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": "
+                "{\"device\": \"" +
+                    device + "\", \"pin_memory\": true}}}")
+        .at("offload.optimizer");
+  };
+  CHECK(offload("auto").empty());
+  CHECK(offload("cpu") == "host");
+  const std::string head = "output_dir: o\nper_device_train_batch_size: 1\nmax_steps: 5\n";
+  CHECK(read("t.yaml", head + "save_total_limit: 0\n").at("checkpoint.keep").empty());
+  CHECK(read("t.yaml", head + "save_total_limit: 0\n").lost.find("save_total_limit") != std::string::npos);
+  CHECK(read("t.yaml", head + "save_total_limit: 2\n").at("checkpoint.keep") == "2");
+}
+
+TEST_CASE("unsure: a scheduler's lines are its own, and no command of the shell's") {
+  const auto nodes = [](const std::string& line) { return read("a.sbatch", "#!/bin/bash\n#SBATCH " + line + "\nsrun python t.py\n"); };
+  CHECK(nodes("<SITE OPTIONS> --nodes=16 --gpus-per-node=4").at("hardware.nodes") == "16");
+  CHECK(nodes("--constraint=[a|b] --nodes=16").at("hardware.nodes") == "16");
+  CHECK(nodes("--constraint=a&b --nodes=16").at("hardware.nodes") == "16");
+  CHECK(nodes("--comment=\"a b\" --nodes=16").at("hardware.nodes") == "16");
+  CHECK(nodes("--comment=a\\ b --nodes=16").at("hardware.nodes") == "16");
+  CHECK(nodes("--comment=a # --nodes=16").at("hardware.nodes").empty());
+  CHECK(nodes("--comment=\"a --nodes=16\"").at("hardware.nodes").empty());
 }
 
 TEST_CASE("unsure: which FSDP the Trainer runs, by its version and its words") {

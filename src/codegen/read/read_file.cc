@@ -76,6 +76,17 @@ Result<std::vector<std::string>> tables_for(const TemplateSet& templates, const 
   return out;
 }
 
+// A program's own file, which hands its values to the tool: what is not there may stand in the program.
+Result<bool> is_handed_on(const TemplateSet& templates, const foreign::Document& document) {
+  if (document.kind == nullptr) return false;
+  const auto kinds = load_kinds(templates);
+  if (!kinds.ok()) return kinds.diagnostics;
+  const FileKind* around = document.kind->within.empty() ? document.kind.get() : (*kinds)->find(document.kind->within);
+  return around != nullptr && std::any_of(around->handed_on.begin(), around->handed_on.end(), [&document](const auto& word) {
+           return document.root.find(word.first) != nullptr && document.root.find(word.second) == nullptr;
+         });
+}
+
 // A structured file by the table at `path` ("" = the one that knows most of its keys).
 Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const foreign::Document& document, const std::string& path,
                                        const ReadChoices& choices) {
@@ -97,6 +108,10 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
     read = reading_by(templates, path, source, document.path);
   }
   if (!read.ok()) return read.diagnostics;
+  const Result<bool> handed_on = is_handed_on(templates, document);
+  if (!handed_on.ok()) return handed_on.diagnostics;
+  if (*handed_on)
+    std::erase_if(read->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
   std::vector<Reading> out;
   if (!read->table.empty()) out.push_back(std::move(*read));
   return {std::move(out), std::move(twice)};

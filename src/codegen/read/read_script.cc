@@ -15,6 +15,7 @@
 #include "codegen/read/counted_keys.h"
 #include "codegen/read/job_steps.h"
 #include "codegen/read/manifest.h"
+#include "codegen/read/named_method.h"
 #include "codegen/shell/words.h"
 #include "codegen/tables/load_table.h"
 
@@ -216,46 +217,6 @@ class ScriptReader {
     }
   }
 
-  // A script whose name says that it trains by rollouts: a plan has none, and what a Trainer assumes for other tasks is not known of
-  // it.
-  static bool is_of_rollouts(const LaunchStage& stage, const std::vector<FoundKey>& keys) {
-    const auto is_method = [](std::string_view word) {
-      static constexpr std::string_view kMethods[] = {"grpo", "ppo", "rloo", "dapo", "gspo", "rlhf", "rlvr", "reinforce"};
-      return std::find(std::begin(kMethods), std::end(kMethods), word) != std::end(kMethods);
-    };
-    const std::string kind = lower(stage.value("rlhf_type"));  // of ms-swift: dpo and kto, too
-    if (!kind.empty()) return is_method(kind);
-    std::string word;
-    for (const char c : lower(stage.name.substr(stage.name.find_last_of('/') + 1)) + "_") {
-      if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
-        word += c;
-        continue;
-      }
-      if (is_method(word)) return true;
-      word.clear();
-    }
-    return std::any_of(keys.begin(), keys.end(),
-                       [](const FoundKey& one) { return one.key == "num_generations" || one.key == "reward_funcs"; });
-  }
-
-  void mark_rollouts(const LaunchStage& stage, const std::vector<FoundKey>& keys, Reading& reading) {
-    if (!is_of_rollouts(stage, keys)) return;
-    // Of samples and epochs steps do not follow: every prompt is answered several times.
-    std::erase_if(reading.fields, [](const auto& one) {
-      const bool counts_steps = one.first == "derived.samples" || one.first == "derived.epochs" || one.first == "derived.data_epochs";
-      return (one.second.is_assumed || counts_steps) && one.first != "strategy.trainer";
-    });
-    const bool is_said =
-        std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) { return one.key == "program"; });
-    if (is_said || !reading.complaints.empty()) return;
-    Diagnostic said =
-        error(code::kConflict, source_.at(stage.span.begin), fmt::format("'{}' trains by rollouts: no plan has them", stage.name),
-              "a plan of it counts the update alone: memory and time of generating are not in it");
-    said.severity = Severity::kWarning;
-    said.length = static_cast<int>(stage.name.size());
-    diagnostics_.push_back(std::move(said));
-  }
-
   // deepspeed --module openrlhf.cli.train_sft --zero_stage 3: the launcher says what the names alone leave open.
   void name_backend(const LaunchStage& stage, const LaunchLine& line, std::vector<FoundKey>& keys) const {
     const bool is_open = stage.has("zero_stage") && !stage.has("backend") && stage.name.find("openrlhf") != std::string::npos;
@@ -305,7 +266,7 @@ class ScriptReader {
     if (best.ok() && names_settings(stage))
       std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
     if (best.ok() && is_read) add_program(stage, *best);
-    if (best.ok() && is_read) mark_rollouts(stage, keys, *best);
+    if (best.ok() && is_read) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), *best));
     if (best.ok() && best->table.empty() && line.find(LaunchProgram::kDeepspeed) != nullptr) engine(keys, *best);
     add(is_read ? std::move(best) : unread(keys, file_, stage.name));
   }

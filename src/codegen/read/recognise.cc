@@ -183,6 +183,9 @@ Result<Score> score_of(const TemplateSet& templates, const FileKinds& kinds, con
     return found != nullptr && found->text == wanted.second;
   });
   if (!has_values) return Score{};
+  const bool is_others = std::any_of(kind.instead_of.begin(), kind.instead_of.end(),
+                                     [&top](const auto& word) { return top.has(word.first) && !top.has(word.second); });
+  if (is_others) return Score{};
   const auto are_there = [&top](const std::vector<std::string>& some) { return top.has_all(some); };
   if (std::any_of(kind.decided_by.begin(), kind.decided_by.end(), are_there)) return Score{kDecides, top.keys.size()};
   if (kind.is_foreign || !kind.within.empty()) return Score{};

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "codegen/shell/words.h"
+
 namespace distsetup::foreign {
 namespace {
 
@@ -48,13 +50,48 @@ std::string gpus_of(const std::string& gres) {
   return gres;
 }
 
+struct DirectiveWord {
+  std::string text;  // without quotes and backslashes
+  TextSpan span;
+};
+
+// A scheduler takes the line apart by itself (sbatch: _get_argument of src/sbatch/opt.c): blanks, quotes, backslashes and comments are
+// as in a shell, but nothing pipes or redirects there.
+std::vector<DirectiveWord> words_of(std::string_view text, TextSpan line) {
+  std::vector<DirectiveWord> words;
+  for (size_t at = line.begin; at < line.end;) {
+    if (is_shell_blank(text[at]) || text[at] == '\r') {
+      ++at;
+      continue;
+    }
+    if (text[at] == '#') break;
+    DirectiveWord word;
+    word.span.begin = at;
+    char quote = '\0';
+    for (; at < line.end && (quote != '\0' || !(is_shell_blank(text[at]) || text[at] == '\r')); ++at) {
+      const char c = text[at];
+      const bool is_quote = c == '"' || c == '\'';
+      if (quote != '\0' && c == quote) {
+        quote = '\0';
+      } else if (quote == '\0' && is_quote) {
+        quote = c;
+      } else if (c == '\\' && quote != '\'' && at + 1 < line.end) {
+        word.text += text[++at];
+      } else {
+        word.text += c;
+      }
+    }
+    word.span.end = at;
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
 }  // namespace
 
 std::vector<Directive> read_directives(std::string_view text, TextSpan options, Scheduler scheduler) {
   std::vector<Directive> out;
-  const ShellScript line = parse_shell(text, options);
-  if (line.commands.empty()) return out;
-  const std::vector<ShellWord>& words = line.commands[0].words;
+  const std::vector<DirectiveWord> words = words_of(text, options);
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i].text;
     if (word.size() < 2 || word[0] != '-') continue;

@@ -71,6 +71,12 @@ FileKind read_kind(const Value& value, Diagnostics& diagnostics) {
   if (const Value* values = reader.child("values")) {
     for (const auto& [key, wanted] : values->entries) kind.values.emplace_back(key, wanted.text);
   }
+  if (const Value* words = reader.child("instead_of")) {
+    for (const auto& [word, key] : words->entries) kind.instead_of.emplace_back(word, key.text);
+  }
+  if (const Value* words = reader.child("handed_on")) {
+    for (const auto& [word, key] : words->entries) kind.handed_on.emplace_back(word, key.text);
+  }
   reader.finish();
   kind.form = word_of(kForms, form, value, diagnostics);
   kind.every_line = word_of(kShapes, every_line, value, diagnostics);

@@ -30,6 +30,9 @@ struct FileKind {
   std::vector<std::string> needs_too;                // and one of these
   std::vector<std::string> one_of;                   // taken only where all keys are known, one of them is of these, and no kind fits
   std::vector<std::vector<std::string>> decided_by;  // all keys of one of these lists are there: this kind, whatever else is there
+  // Words of others for a key, which stand there without it: of another format, whose file is not of this kind; of a program's own,
+  // which hands on what it reads (what is not there is not known).
+  std::vector<std::pair<std::string, std::string>> instead_of, handed_on;
   std::vector<std::pair<std::string, std::string>> values;  // key at the top, and the value that it has to have
   std::string within;                                       // a file of that kind with one of `keys` is of this kind
   std::vector<std::string> tables;                          // key tables that read it, whose keys are known too; empty: any may

@@ -1,0 +1,147 @@
+#include "codegen/read/named_method.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+
+namespace distsetup {
+namespace {
+
+struct MethodWord {
+  std::string_view word, plan;  // `plan`: the method of a plan; "" = it has none
+  std::string_view does;
+};
+constexpr std::string_view kRollouts = "trains by rollouts", kAnswers = "trains on single answers that are liked or not",
+                           kPairs = "trains on pairs without a reference model", kReward = "trains a reward model";
+constexpr std::array<MethodWord, 24> kMethodWords = {{{"sft", "sft", ""},
+                                                      {"dpo", "dpo", ""},
+                                                      {"grpo", "", kRollouts},
+                                                      {"ppo", "", kRollouts},
+                                                      {"rloo", "", kRollouts},
+                                                      {"dapo", "", kRollouts},
+                                                      {"gspo", "", kRollouts},
+                                                      {"rlhf", "", kRollouts},
+                                                      {"rlvr", "", kRollouts},
+                                                      {"reinforce", "", kRollouts},
+                                                      {"xpo", "", kRollouts},
+                                                      {"gkd", "", kRollouts},
+                                                      {"online_dpo", "", kRollouts},
+                                                      {"nash_md", "", kRollouts},
+                                                      {"kto", "", kAnswers},
+                                                      {"bco", "", kAnswers},
+                                                      {"orpo", "", kPairs},
+                                                      {"cpo", "", kPairs},
+                                                      {"simpo", "", kPairs},
+                                                      {"reward", "", kReward},
+                                                      {"rm", "", kReward},
+                                                      {"prm", "", kReward},
+                                                      {"reward_modeling", "", kReward},
+                                                      {"reward_model", "", kReward}}};
+
+// "kto.py"; of a program with commands the command, too: "trl kto".
+std::string name_of(const foreign::LaunchStage& stage) {
+  const std::string base = stage.name.substr(stage.name.find_last_of('/') + 1);
+  const bool has_commands = (base == "trl" || base == "swift") && !stage.positionals.empty();
+  return has_commands ? stage.name + " " + stage.positionals[0].text : stage.name;
+}
+
+// "examples/scripts/online_dpo.py" -> online, dpo, py.
+std::vector<std::string> words_of(const foreign::LaunchStage& stage) {
+  const std::string whole = name_of(stage), name = lower(whole.substr(whole.find_last_of('/') + 1));
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0) {
+      words.back() += c;
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  return words;
+}
+
+// nullptr: the name says nothing, or several things.
+const MethodWord* method_of(const foreign::LaunchStage& stage) {
+  const auto find = [](std::string_view word) {
+    const auto it = std::find_if(kMethodWords.begin(), kMethodWords.end(), [word](const MethodWord& one) { return one.word == word; });
+    return it == kMethodWords.end() ? nullptr : &*it;
+  };
+  const std::vector<std::string> words = words_of(stage);
+  std::vector<const MethodWord*> found;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const MethodWord* pair = i + 1 < words.size() ? find(words[i] + "_" + words[i + 1]) : nullptr;
+    const MethodWord* one = pair != nullptr ? pair : find(words[i]);
+    if (one != nullptr) found.push_back(one);
+    if (pair != nullptr) ++i;
+  }
+  // Whatever else is in it: where answers are drawn, nothing of a plan holds for the step.
+  const auto drawn = std::find_if(found.begin(), found.end(), [](const MethodWord* one) { return one->does == kRollouts; });
+  if (drawn != found.end()) return *drawn;
+  const bool is_one = std::all_of(found.begin(), found.end(),
+                                  [&](const MethodWord* one) { return one->does == found[0]->does && one->plan == found[0]->plan; });
+  return found.empty() || !is_one ? nullptr : found[0];
+}
+
+bool has_keys_of_rollouts(const std::vector<FoundKey>& keys) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [](const FoundKey& one) { return one.key == "num_generations" || one.key == "reward_funcs"; });
+}
+
+std::string_view what_no_plan_does(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const MethodWord* named) {
+  const std::string kind = lower(stage.value("rlhf_type"));  // of ms-swift, whose table knows the others
+  if (!kind.empty()) {
+    const bool is_drawn = std::any_of(kMethodWords.begin(), kMethodWords.end(),
+                                      [&](const MethodWord& one) { return one.word == kind && one.does == kRollouts; });
+    return is_drawn ? kRollouts : "";
+  }
+  if (named != nullptr && named->does == kRollouts) return kRollouts;
+  if (has_keys_of_rollouts(keys)) return kRollouts;
+  return named == nullptr ? "" : named->does;
+}
+
+// Of other programs a name says what they are about ("build_dpo_pairs"), and not that they train.
+bool has_arguments_of_trainers(const Reading& reading) {
+  return reading.table == "trl/keys.yaml" || reading.table == "transformers/keys.yaml" || reading.table == "ms-swift/keys.yaml" ||
+         reading.table == "openrlhf/keys.yaml" || reading.table == "openrlhf-flags/keys.yaml";
+}
+
+}  // namespace
+
+Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
+                               Reading& reading) {
+  const MethodWord* named = method_of(stage);
+  if (named != nullptr && named->does != kRollouts && !has_arguments_of_trainers(reading)) named = nullptr;
+  const std::string_view does = what_no_plan_does(stage, keys, named);
+  if (does.empty()) {
+    const auto given = reading.fields.find("train.method");
+    const bool is_open = given == reading.fields.end() || given->second.is_assumed;
+    if (named != nullptr && is_open && stage.value("rlhf_type").empty())
+      reading.fields["train.method"] = {Json(named->plan), stage.name, at, true};
+    return {};
+  }
+  const bool is_drawn = does == kRollouts;
+  std::erase_if(reading.fields, [is_drawn](const auto& one) {
+    // Of samples and epochs steps do not follow: every prompt is answered several times. What a Trainer assumes for other tasks is not
+    // known of one with rollouts.
+    const bool counts_steps = one.first == "derived.samples" || one.first == "derived.epochs" || one.first == "derived.data_epochs";
+    if (is_drawn) return (one.second.is_assumed || counts_steps) && one.first != "strategy.trainer";
+    return one.first == "train.method" && one.second.is_assumed;
+  });
+  const bool is_said = std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) { return one.key == "program"; });
+  if (is_said || (is_drawn && !reading.complaints.empty())) return {};
+  Diagnostic said = error(code::kConflict, at,
+                          is_drawn ? fmt::format("'{}' {}: no plan has them", name_of(stage), does)
+                                   : fmt::format("'{}' {}: no plan does", name_of(stage), does),
+                          is_drawn ? "a plan of it counts the update alone: memory and time of generating are not in it"
+                                   : "plans are made for pretrain, sft and dpo: --method says which of them is planned");
+  said.severity = Severity::kWarning;
+  said.length = static_cast<int>(stage.name.size());
+  return {said};
+}
+
+}  // namespace distsetup

@@ -1,0 +1,14 @@
+// What a program's name says of the way it trains (kto.py, trl dpo). Internal to the reader of scripts.
+#pragma once
+#include "codegen/read/found.h"
+#include "codegen/read/reading.h"
+#include "codegen/shell/launch_line.h"
+
+namespace distsetup {
+
+// Takes from a reading what was only assumed and the name says otherwise, and adds the method where the name says one. A warning where
+// no plan trains like this.
+Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
+                               Reading& reading);
+
+}  // namespace distsetup
