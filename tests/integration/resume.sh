@@ -25,7 +25,13 @@ straight_tensors=$(tensors "$work/straight/checkpoints/checkpoint_40")
 awk 'NR == 1 { first = $2 } { last = $2 } END { exit !(last < 0.8 * first) }' <(losses "$work/straight/metrics.jsonl") ||
   fail "the loss does not fall" "$(losses "$work/straight/metrics.jsonl")"
 
-# --- regression 22: killed at random instants of a run's length, again and again: while it starts, trains, writes checkpoints, ends
+# Waits until the run of $launcher has printed a number of steps drawn at random, so that it trains, or until it has ended.
+until_it_trains() {
+  local steps=$((1 + RANDOM % 10))
+  until (($(grep -c '^\[rank 0\] step ' "$work/log" || true) >= steps)) || ! kill -0 "$launcher" 2> /dev/null; do sleep 0.01; done
+}
+
+# --- regression 22: killed again and again, in turn while it trains and at any instant of a run's length: while it starts, writes checkpoints, ends
 kills=0 kills_in_training=0 rounds=0 finished=0
 while ((kills < ${KILLS:-20})); do
   if ((finished)); then # start over, as often as it takes
@@ -35,7 +41,7 @@ while ((kills < ${KILLS:-20})); do
   rounds=$((rounds + 1))
   "$distsetup" launch --plan "$work/killed/plan.json" --grace 3 --threads 1 > "$work/log" 2>&1 &
   launcher=$!
-  sleep "$(awk -v r="$RANDOM" -v ms="$straight_ms" 'BEGIN { printf "%.3f", 1.1 * ms / 1000 * r / 32768 }')"
+  if ((kills % 2 == 0)); then until_it_trains; else sleep "$(awk -v r="$RANDOM" -v ms="$straight_ms" 'BEGIN { printf "%.3f", 1.1 * ms / 1000 * r / 32768 }')"; fi
   mapfile -t ranks < <(pgrep -P "$launcher" || true)
   killed_rank=-1
   if ((${#ranks[@]} == 2)); then
@@ -62,7 +68,7 @@ while ((kills < ${KILLS:-20})); do
     is "regression 22: parameters after $kills kills" "$(tensors "$work/killed/checkpoints/checkpoint_40")" "$straight_tensors"
   fi
 done
-((kills_in_training * 5 >= kills)) || fail "only $kills_in_training of $kills kills hit the training: SEED=$seed, or a machine whose load changes"
+((kills_in_training * 2 >= kills)) || fail "only $kills_in_training of $kills kills hit the training: SEED=$seed"
 if ((!finished)); then
   run "the run after the last kill" 0 launch killed --threads 1
 fi
