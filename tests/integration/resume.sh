@@ -39,6 +39,7 @@ while ((kills < ${KILLS:-20})); do
     finished=0
   fi
   rounds=$((rounds + 1))
+  : > "$work/log"
   "$distsetup" launch --plan "$work/killed/plan.json" --grace 3 --threads 1 > "$work/log" 2>&1 &
   launcher=$!
   if ((kills % 2 == 0)); then until_it_trains; else sleep "$(awk -v r="$RANDOM" -v ms="$straight_ms" 'BEGIN { printf "%.3f", 1.1 * ms / 1000 * r / 32768 }')"; fi
