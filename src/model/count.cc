@@ -25,6 +25,7 @@ void count_grouped_attention(const Geometry& g, LayerParameters& layer) {
   if (g.output_bias) layer.attention_other += g.hidden;
   if (g.qk_norm) layer.attention_other += 2 * g.head_size;
   if (g.qk_norm_wide) layer.attention_other += q_size + kv_size;
+  if (g.attention_sinks) layer.attention_other += g.num_heads;
 }
 
 // Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1): q through a latent of rank r_q (or directly), k and v
@@ -97,6 +98,7 @@ LayerParameters layer_of_kind(const Geometry& g, bool experts) {
     layer.mlp_matmul = g.num_experts * expert + always;
     layer.mlp_matmul_active = g.experts_per_token * expert + always;
     if (g.router_score_bias) layer.mlp_other = g.num_experts;
+    if (g.mlp_bias) layer.mlp_other += g.num_experts * ((matrices - 1) * g.expert_feed_forward + g.expert_width() + 1);
   } else {
     layer.mlp_matmul = layer.mlp_matmul_active = matrices * g.hidden * g.feed_forward;
     if (g.mlp_bias) layer.mlp_other = (matrices - 1) * g.feed_forward + g.hidden;

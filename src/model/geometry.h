@@ -28,7 +28,7 @@ struct Geometry {
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool output_bias = false;  // attention output projection
-  bool mlp_bias = false;
+  bool mlp_bias = false;  // with experts: each has biases, and the router (GPT-OSS)
   bool qk_norm = false;         // Qwen3, Gemma 3: RMSNorm over d on q and k
   bool qk_norm_wide = false;    // OLMo 2: over a·d and k·d
   bool gated_mlp = true;        // SwiGLU/GeGLU: three matrices
@@ -48,10 +48,12 @@ struct Geometry {
   double rope_amplitude = 0;   // yarn's attention_factor; 0: from the factor
   double rope_mscale = 0;      // DeepSeek's yarn: the amplitude is (0.1 · this · ln factor + 1) over the same with rope_mscale_all,
   double rope_mscale_all = 0;  // whose square scores are multiplied by; 0: not stated
+  bool rope_truncated = true;  // yarn's ramp begins and ends at whole pairs (GPT-OSS: false)
   int64_t rope_original_positions = 0;
   double local_rope_base = 0;       // of layers with a window (Gemma 3); 0: rope_base
   double query_scalar = 0;          // scores are divided by its root (Gemma: query_pre_attn_scalar); 0: by that of d
   double attention_multiplier = 0;  // scores are multiplied by it instead (Granite); 0: they are not
+  bool attention_sinks = false;     // a score of each head's own takes part in the softmax, and has no value (GPT-OSS)
   double attention_soft_cap = 0;    // scores become cap · tanh(score / cap) (Gemma 2); 0: they do not
   double logit_soft_cap = 0;        // the same of logits
   double logits_scaling = 1;        // logits are divided by it (Granite)
@@ -63,6 +65,8 @@ struct Geometry {
   int64_t num_experts = 0, experts_per_token = 0, expert_feed_forward = 0, num_shared_experts = 0;
   int64_t shared_feed_forward = 0;  // f_s in total
   int64_t expert_hidden = 0;        // routed experts read and write a projection of this width (LatentMoE); 0 = hidden
+  double swiglu_limit = 0;   // of experts: gates and ups are clipped to it, and the gate is gate · sigmoid(swiglu_alpha · gate) times
+  double swiglu_alpha = 0;   // up + 1 (GPT-OSS); 0: they are not
   int64_t expert_width() const { return expert_hidden > 0 ? expert_hidden : hidden; }
   bool shared_expert_gate = false, router_score_bias = false;
   bool router_normalized = false;  // the weights of a token's experts are divided by their sum

@@ -228,6 +228,8 @@ class ConfigReading {
     number("attention_factor", g_.rope_amplitude);
     number("mscale", g_.rope_mscale);
     number("mscale_all_dim", g_.rope_mscale_all);
+    if (const Value* value = rope->find("truncate"); value != nullptr && value->kind != Value::Kind::kNull)
+      g_.rope_truncated = take<bool>(as_bool(*value), true);
     constexpr const char* kOriginal = "original_max_position_embeddings";
     const Value* original = rope->find(kOriginal);
     if (original == nullptr || original->kind == Value::Kind::kNull) original = stated(kOriginal);

@@ -56,6 +56,7 @@ void put_rope_scaling(const Geometry& g, Json& config) {
   Json rope = {{"rope_type", g.rope_scaling}, {"factor", g.rope_factor}};
   if (g.rope_scaling == "llama3") rope.update({{"low_freq_factor", g.rope_low_turns}, {"high_freq_factor", g.rope_high_turns}});
   if (g.rope_scaling == "yarn") rope.update({{"beta_slow", g.rope_low_turns}, {"beta_fast", g.rope_high_turns}});
+  if (!g.rope_truncated) rope["truncate"] = false;
   if (g.rope_amplitude != 0) rope["attention_factor"] = g.rope_amplitude;
   if (g.rope_mscale != 0) rope["mscale"] = g.rope_mscale;
   if (g.rope_mscale_all != 0) rope["mscale_all_dim"] = g.rope_mscale_all;

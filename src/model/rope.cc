@@ -36,8 +36,9 @@ double temperature(const Geometry& g, double mscale) { return g.rope_factor <= 1
 void yarn(RopeFrequencies& out, const Geometry& g, double size, double base) {
   const auto original = static_cast<double>(g.rope_original_positions);
   const double last = size - 1;
-  const double low = std::clamp(std::floor(pair_of_turns(g.rope_high_turns, size, base, original)), 0.0, last);
-  double high = std::clamp(std::ceil(pair_of_turns(g.rope_low_turns, size, base, original)), 0.0, last);
+  const double begin = pair_of_turns(g.rope_high_turns, size, base, original), end = pair_of_turns(g.rope_low_turns, size, base, original);
+  const double low = std::clamp(g.rope_truncated ? std::floor(begin) : begin, 0.0, last);
+  double high = std::clamp(g.rope_truncated ? std::ceil(end) : end, 0.0, last);
   if (low == high) high += 0.001;
   for (size_t i = 0; i < out.per_pair.size(); ++i) {
     const double interpolated = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);

@@ -92,6 +92,9 @@ void check_experts(const Geometry& g, GeometryCheck& check) {
   if (!(g.router_bias_rate >= 0)) check.fail(fmt::format("router_bias_rate is {}, expected 0 or more", g.router_bias_rate));
   if (!(g.router_z_loss >= 0)) check.fail(fmt::format("router_z_loss is {}, expected 0 or more", g.router_z_loss));
   if (!(g.router_loss >= 0)) check.fail(fmt::format("router_loss is {}, expected 0 or more", g.router_loss));
+  if (!(g.swiglu_limit >= 0) || (g.swiglu_limit > 0 && !(g.swiglu_alpha > 0)))
+    check.fail(fmt::format("swiglu_limit is {} and swiglu_alpha {}, expected 0 or more, and more than 0 beside a limit",
+                           g.swiglu_limit, g.swiglu_alpha));
   check.at_least_zero("expert_hidden", g.expert_hidden, 10'000'000);
   check.at_least_zero("num_shared_experts", g.num_shared_experts, 100'000);
   check.at_least_zero("shared_feed_forward", g.shared_feed_forward, 1'000'000'000);

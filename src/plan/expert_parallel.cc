@@ -9,6 +9,7 @@
 #include "plan/expert_rules.h"
 #include "plan/host_writer.h"
 #include "plan/optimizer.h"
+#include "plan/sinks_biases.h"
 
 namespace distsetup {
 namespace {
@@ -125,12 +126,14 @@ const std::vector<KernelRule>& expert_parallel_rules() {
       {"sort_weights", kCopy, 2, 1, {}, declare_sorted_weights, nullptr, sorted_weights_adjoint},
       {"swiglu_weighted_rows", kElementwise, 3, 1, {}, declare_weighted_rows, nullptr, weighted_rows_adjoint},
       {"geglu_weighted_rows", kElementwise, 3, 1, {}, declare_weighted_rows, nullptr, weighted_rows_adjoint},
-      {"geglu_tanh_weighted_rows", kElementwise, 3, 1, {}, declare_weighted_rows, nullptr, weighted_rows_adjoint}};
+      {"geglu_tanh_weighted_rows", kElementwise, 3, 1, {}, declare_weighted_rows, nullptr, weighted_rows_adjoint},
+      {"clipped_swiglu_weighted_rows", kElementwise, 3, 1, {}, declare_weighted_rows, nullptr, weighted_rows_adjoint}};
   return rules;
 }
 
 bool has_expert_rows(const Op& op) {
   return op.kernel == "sort_experts" || op.kernel == "permute" || op.kernel == "grouped_linear" ||
+         op.kernel == kGroupedBias ||
          op.kernel.starts_with("unpermute") || has_weights(op);
 }
 

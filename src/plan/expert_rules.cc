@@ -134,6 +134,7 @@ const std::vector<KernelRule>& expert_rules() {
       {"swiglu_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
       {"geglu_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
       {"geglu_tanh_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
+      {"clipped_swiglu_weighted", kElementwise, 3, 1, {}, declare_weighted, nullptr, weighted_adjoint},
       {"sigmoid_rows", kElementwise, 2, 1, {{0, 0}}, declare_same, nullptr, rows_adjoint},
       {"clear_routes", kElementwise, 1, 1, {}, declare_nothing, nullptr, no_adjoint},
       {"count_routes", kElementwise, 3, 1, {}, declare_nothing, nullptr, count_adjoint},

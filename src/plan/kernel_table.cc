@@ -8,6 +8,7 @@
 #include "plan/expert_rules.h"
 #include "plan/latent_rules.h"
 #include "plan/packed_rows.h"
+#include "plan/sinks_biases.h"
 
 namespace distsetup {
 namespace {
@@ -247,7 +248,8 @@ const std::vector<KernelRule>& kernel_rules() {
 
 const KernelRule* find_kernel(std::string_view name) {
   for (const std::vector<KernelRule>* rules :
-       {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules(), &expert_parallel_rules(), &latent_rules()})
+       {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules(), &expert_parallel_rules(), &latent_rules(),
+        &sink_and_bias_rules()})
     for (const KernelRule& rule : *rules)
       if (rule.name == name) return &rule;
   return nullptr;

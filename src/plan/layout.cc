@@ -39,6 +39,8 @@ Parameter make_parameter(const ParameterDecl& decl, const ProgramSizes& sizes) {
   p.init = decl.init;
   p.order = decl.order;
   p.transposed = decl.transposed;
+  p.published_rows = decl.published_rows.empty() ? 0 : evaluate(decl.published_rows, sizes.full);
+  p.stacked_at = decl.stacked ? decl.expert : -1;
   if (sizes.tp == 1 || decl.split < 0) return p;
   p.split_dim = decl.split;
   p.split_ranks = sizes.tp;

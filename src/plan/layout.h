@@ -50,6 +50,8 @@ struct Parameter {
   ParameterDecl::Init init = ParameterDecl::Init::kNormal;
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;
+  int64_t published_rows = 0;  // of a vector that is published as a matrix of so many rows; 0: it is not
+  int64_t stacked_at = -1;  // of what one published tensor holds for all experts: whose it is (ParameterDecl::stacked); -1: it is not
 };
 struct Slot {
   std::string name;  // "wqkv"

@@ -45,10 +45,12 @@ void visit(V& v, Geometry& g) {
   v("rope_amplitude", g.rope_amplitude);
   v("rope_mscale", g.rope_mscale, 0.0);
   v("rope_mscale_all", g.rope_mscale_all, 0.0);
+  v("rope_truncated", g.rope_truncated, true);
   v("rope_original_positions", g.rope_original_positions);
   v("local_rope_base", g.local_rope_base);
   v("query_scalar", g.query_scalar);
   v("attention_multiplier", g.attention_multiplier);
+  v("attention_sinks", g.attention_sinks, false);
   v("attention_soft_cap", g.attention_soft_cap);
   v("logit_soft_cap", g.logit_soft_cap);
   v("logits_scaling", g.logits_scaling);
@@ -60,6 +62,8 @@ void visit(V& v, Geometry& g) {
   v("experts_per_token", g.experts_per_token);
   v("expert_feed_forward", g.expert_feed_forward);
   v("expert_hidden", g.expert_hidden);
+  v("swiglu_limit", g.swiglu_limit, 0.0);
+  v("swiglu_alpha", g.swiglu_alpha, 0.0);
   v("num_shared_experts", g.num_shared_experts);
   v("shared_feed_forward", g.shared_feed_forward);
   v("shared_expert_gate", g.shared_expert_gate);

@@ -123,16 +123,23 @@ class FileReading {
     reader.get("order", order);
     reader.get("parts", w.decl.parts);
     reader.get("transposed", w.decl.transposed);
+    reader.get("stacked", w.decl.stacked);
+    reader.get("published_rows", w.decl.published_rows);
     reader.get("balances", w.decl.balances);
     w.decl.trains = !w.decl.balances;
     reader.finish();
     w.decl.decay = w.decl.shape.size() > 1;  // matrices, not norms and biases
+    std::vector<std::string> rows;
+    if (!w.decl.published_rows.empty()) rows.push_back(w.decl.published_rows);
     w.decl.expert = w.decl.name.find(kExpertNumber) == std::string::npos ? -1 : 0;
     if (w.decl.expert == 0 && w.decl.shape.size() != 2)
       say(value.location, fmt::format("found a shape of {} sizes of a weight that each expert has, expected 2", w.decl.shape.size()));
+    if (w.decl.stacked && w.decl.expert != 0)
+      say(value.location, fmt::format("found 'stacked' of a weight without {} in its name", kExpertNumber));
+    if (!rows.empty() && w.decl.shape.size() != 1) say(value.location, "published_rows is of a weight with one size");
     if (w.decl.shape.empty() || w.decl.shape.size() > 2)
       say(value.location, fmt::format("found a shape of {} sizes, expected 1 or 2", w.decl.shape.size()));
-    for (const std::vector<std::string>* sizes : {&w.decl.shape, &w.decl.parts})
+    for (const std::vector<std::string>* sizes : {&w.decl.shape, &w.decl.parts, &rows})
       for (const std::string& size : *sizes)
         if (const std::string problem = expression_problem(size, symbols_); !problem.empty())
           say(value.location, fmt::format("size '{}': {}", size, problem));

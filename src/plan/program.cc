@@ -321,6 +321,8 @@ std::span<const AttributeField> attribute_fields() {
                                                {"groups_chosen", &OpAttributes::groups_chosen},
                                                {"tensor_ranks", &OpAttributes::tensor_ranks},
                                                {"chosen", &OpAttributes::chosen},
+                                               {"limit", &OpAttributes::limit},
+                                               {"alpha", &OpAttributes::alpha},
                                                {"beta", &OpAttributes::beta},
                                                {"label_smoothing", &OpAttributes::label_smoothing}};
   return kFields;

@@ -68,6 +68,9 @@ struct ParameterDecl {
   int64_t expert = -1;  // whose it is, where each expert has one: those of a slot are a stack of matrices
   RowOrder order = RowOrder::kPlain;
   bool transposed = false;  // published as [in, out] (GPT-2's Conv1D)
+  // Of an expert's: published in one tensor of all experts, whose name has no number (GPT-OSS).
+  bool stacked = false;
+  std::string published_rows;  // of a vector that is published as a matrix of so many rows (biases of experts); empty: it is not
   // Tensor parallelism: the dimension whose size counts heads, feed-forward elements or tokens of the vocabulary; -1: each rank has
   // all of it. Where that dimension holds several matrices one after the other, their sizes: each is split by itself.
   int split = -1;
@@ -93,6 +96,7 @@ struct OpAttributes {
   int64_t normalized = 0;                 // of a router: 1, the weights of a token's experts are divided by their sum
   int64_t groups = 1, groups_chosen = 1;  // of a router: groups of experts, and how many of them a token may choose from
   int64_t tensor_ranks = 1;               // of records of nf4: ranks that have a part of the matrix each (nf4.h)
+  double limit = 0, alpha = 0;            // of a clipped gate (Geometry::swiglu_limit)
   int64_t chosen = 0;                     // of the load-balancing loss: experts that a token has
   bool operator==(const OpAttributes&) const = default;
 };

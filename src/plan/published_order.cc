@@ -6,6 +6,12 @@
 
 namespace distsetup {
 
+std::string published_name(const Parameter& p) {
+  if (p.stacked_at < 0) return p.name;
+  const size_t last = p.name.rfind('.'), number = p.name.rfind('.', last - 1);
+  return p.name.substr(0, number) + p.name.substr(last);
+}
+
 int64_t published_row(const Parameter& p, const Geometry& g, int64_t row) {
   if (p.order == RowOrder::kPlain) return row;
   if (p.order == RowOrder::kPairs) {
@@ -28,6 +34,7 @@ int64_t published_element(const Parameter& p, const Geometry& g, int64_t element
 }
 
 std::vector<int64_t> published_shape(const Parameter& p) {
+  if (p.published_rows > 0) return {p.published_rows, full_numel(p) / p.published_rows};
   std::vector<int64_t> shape = p.full_shape;
   if (p.transposed) std::swap(shape.front(), shape.back());
   return shape;

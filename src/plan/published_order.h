@@ -1,6 +1,7 @@
 // How a whole parameter, as programs have it, stands in the published tensor.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/geometry.h"
@@ -8,10 +9,13 @@
 
 namespace distsetup {
 
+// The tensor that has it: most have their name; those of experts that are stacked together, the name without the expert's number.
+std::string published_name(const Parameter& parameter);
+
 // Where element `element` of a whole parameter (row-major, in the program's order) stands in the published tensor, which may order
 // its rows otherwise or be transposed.
 int64_t published_element(const Parameter& parameter, const Geometry& geometry, int64_t element);
 int64_t published_row(const Parameter& parameter, const Geometry& geometry, int64_t row);  // of a row of the whole, before transposing
-std::vector<int64_t> published_shape(const Parameter& parameter);
+std::vector<int64_t> published_shape(const Parameter& parameter);  // of what is stacked: of one expert
 
 }  // namespace distsetup

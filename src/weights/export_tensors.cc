@@ -27,7 +27,7 @@ std::vector<int64_t> program_rows(const Parameter& p, const Geometry& geometry) 
 class TensorExport {
  public:
   TensorExport(const Parameter& p, const Geometry& geometry, const ReadParameter& from)
-      : p_(p), from_(from), rows_(program_rows(p, geometry)), shape_(published_shape(p)) {}
+      : p_(p), from_(from), rows_(program_rows(p, geometry)), shape_(p.published_rows > 0 ? p.full_shape : published_shape(p)) {}
 
   int64_t num_rows() const { return shape_[0]; }
   int64_t width() const { return shape_.size() > 1 ? shape_[1] : 1; }
@@ -76,7 +76,7 @@ std::vector<ExportedFile> exported_files(const Geometry& geometry, StoredType ty
   for (const UnitLayout& unit : make_layout(geometry, {}).units) {
     for (const Parameter& p : unit.parameters) {
       const int64_t more = published_bytes(p, type);
-      if (bytes > 0 && bytes + more > max_bytes) {
+      if (bytes > 0 && bytes + more > max_bytes && p.stacked_at <= 0) {  // a stack of experts is one tensor
         files.emplace_back();
         bytes = 0;
       }
@@ -96,8 +96,11 @@ ReadParameter parameters_of(StoredCheckpoint& checkpoint) {
 Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geometry, StoredType type, const ReadParameter& from,
                                 const std::string& directory) {
   std::vector<SafetensorsWriter::Tensor> tensors;
-  for (const Parameter& p : file.parameters)
-    tensors.push_back({file.prefix + p.name, std::string(dtype_of(type)), published_shape(p)});
+  for (const Parameter& p : file.parameters) {
+    if (p.stacked_at > 0) continue;  // behind the first expert's, in one tensor
+    tensors.push_back({file.prefix + published_name(p), std::string(dtype_of(type)), published_shape(p)});
+    if (p.stacked_at == 0) tensors.back().shape.insert(tensors.back().shape.begin(), geometry.num_experts);
+  }
   SafetensorsWriter writer((std::filesystem::path(directory) / file.name).string(), tensors, {{"format", "pt"}});
   std::vector<float> values;
   std::vector<char> narrowed;
@@ -121,7 +124,7 @@ std::string exported_index(const std::vector<ExportedFile>& files, StoredType ty
   int64_t bytes = 0, parameters = 0;
   for (const ExportedFile& file : files) {
     for (const Parameter& p : file.parameters) {
-      map[p.name] = file.name;
+      map[published_name(p)] = file.name;
       bytes += published_bytes(p, type);
       parameters += full_numel(p);
     }

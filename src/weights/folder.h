@@ -2,6 +2,7 @@
 // model.safetensors.index.json names. Only the headers of the files are read.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,12 @@ namespace distsetup {
 struct PublishedTensor {
   size_t file = 0;  // number in WeightsFolder::plan.files
   TensorEntry entry;
+  // Of a matrix in MXFP4 (mxfp4.h), whose blocks `entry` has: where its scales are.
+  struct Scales {
+    size_t file = 0;
+    int64_t begin = 0;
+  };
+  std::optional<Scales> scales = std::nullopt;
 };
 struct WeightsFolder {
   WeightsPlan plan;                                             // the folder and its files: relative names, sizes, digests of headers

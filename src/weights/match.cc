@@ -11,6 +11,7 @@
 #include "plan/native_program.h"
 #include "plan/published_order.h"
 #include "weights/convert.h"
+#include "weights/mxfp4.h"
 
 namespace distsetup {
 namespace {
@@ -54,7 +55,8 @@ class Matching {
     MatchedWeights matched;
     for (const UnitLayout& unit : layout_.units)
       for (const Parameter& parameter : unit.parameters)
-        if (const PublishedTensor* tensor = take(parameter)) matched.tensors[parameter.name] = tensor;
+        if (const PublishedTensor* tensor = parameter.stacked_at < 0 ? take(parameter) : take_part(parameter, matched.parts))
+          matched.tensors[parameter.name] = tensor;
     const TiedNames tied = tied_names(geometry_);
     if (const PublishedTensor* head = tied.head.empty() ? nullptr : find(tied.head)) {
       const PublishedTensor* embedding = matched.tensors[tied.embedding];
@@ -101,6 +103,57 @@ class Matching {
     else if (!stored_type_of(tensor->entry.dtype, type))
       misfits.unread.push_back(fmt::format("'{}' is {}", tensor->entry.name, tensor->entry.dtype));
     return tensor;
+  }
+
+  // Of a tensor that holds those of all experts, one after the other. What is wrong with it is said of the first.
+  const PublishedTensor* take_part(const Parameter& parameter, std::list<PublishedTensor>& parts) {
+    const std::string name = published_name(parameter);
+    const PublishedTensor* tensor = find(name);
+    if (tensor == nullptr) return take_mxfp4(parameter, name, parts);
+    taken_.insert(tensor->entry.name);
+    std::vector<int64_t> expected = published_shape(parameter);
+    StoredType type = StoredType::kF32;
+    const bool is_read = stored_type_of(tensor->entry.dtype, type);
+    expected.insert(expected.begin(), geometry_.num_experts);
+    if (parameter.stacked_at == 0 && tensor->entry.shape != expected)
+      misfits.misshapen.push_back(fmt::format("'{}' is {}, expected {}", tensor->entry.name, tensor->entry.shape, expected));
+    else if (parameter.stacked_at == 0 && !is_read)
+      misfits.unread.push_back(fmt::format("'{}' is {}", tensor->entry.name, tensor->entry.dtype));
+    if (tensor->entry.shape != expected || !is_read) return nullptr;
+    parts.push_back(*tensor);
+    TensorEntry& part = parts.back().entry;
+    part.shape.erase(part.shape.begin());
+    part.begin += parameter.stacked_at * num_elements(part.shape) * size_of(type);
+    part.end = part.begin + num_elements(part.shape) * size_of(type);
+    return &parts.back();
+  }
+
+  const PublishedTensor* take_mxfp4(const Parameter& parameter, const std::string& name, std::list<PublishedTensor>& parts) {
+    const PublishedTensor *blocks = find(name + std::string(kMxBlocks)), *scales = find(name + std::string(kMxScales));
+    const bool is_first = parameter.stacked_at == 0;
+    if (blocks == nullptr || scales == nullptr) {
+      if (is_first) misfits.missing.push_back(fmt::format("'{}'", blocks == nullptr ? name : name + std::string(kMxScales)));
+      return nullptr;
+    }
+    const int64_t rows = parameter.full_shape[0], each = parameter.full_shape[1] / kMxBlock;
+    const std::vector<int64_t> shape = {geometry_.num_experts, rows, each};
+    bool fits = parameter.full_shape[1] % kMxBlock == 0;
+    for (const PublishedTensor* tensor : {blocks, scales}) {
+      std::vector<int64_t> expected = shape;
+      if (tensor == blocks) expected.push_back(kMxBlockBytes);
+      taken_.insert(tensor->entry.name);
+      if (tensor->entry.shape == expected && tensor->entry.dtype == "U8") continue;
+      fits = false;
+      if (is_first)
+        misfits.misshapen.push_back(fmt::format("'{}' is {} {}, expected U8 {}", tensor->entry.name, tensor->entry.dtype,
+                                                tensor->entry.shape, expected));
+    }
+    if (!fits) return nullptr;
+    parts.push_back(*blocks);
+    const int64_t count = rows * each;
+    parts.back().entry.begin += parameter.stacked_at * count * kMxBlockBytes;
+    parts.back().scales = {scales->file, scales->entry.begin + parameter.stacked_at * count};
+    return &parts.back();
   }
 
   bool is_buffer(const std::string& name) const {

@@ -2,6 +2,7 @@
 // besides them a folder may have what older files hold and nobody reads (its `buffers`), names without the model's own prefix, and the
 // matrix of a tied head.
 #pragma once
+#include <list>
 #include <map>
 #include <string>
 
@@ -11,7 +12,8 @@
 namespace distsetup {
 
 struct MatchedWeights {
-  std::map<std::string, const PublishedTensor*> tensors;  // by a parameter's name; of the folder that was matched
+  std::map<std::string, const PublishedTensor*> tensors;  // by a parameter's name; of the folder that was matched, or a part of one
+  std::list<PublishedTensor> parts;                       // each expert's of what is stacked
   // A tied head that is published beside the embedding: this parameter's values once more, which the loader compares. nullptr: not so.
   const PublishedTensor* tied_head = nullptr;
   std::string tied_to;

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "plan/published_order.h"
+#include "weights/mxfp4.h"
 
 namespace distsetup {
 
@@ -59,7 +60,42 @@ int BoxReader::add(const Target& to, int64_t element, Run run) {
   return 0;
 }
 
+Diagnostics BoxReader::unreadable(const PublishedTensor& tensor, size_t file, int number) const {
+  return {error(code::kWeights, {folder_.plan.directory},
+                fmt::format("cannot read tensor '{}' of '{}', {}", tensor.entry.name,
+                            (std::filesystem::path(folder_.plan.directory) / folder_.plan.files.at(file).path).string(),
+                            errno_text(number)))};
+}
+
+// Whole rows, of which the box may have some columns.
+Diagnostics BoxReader::read_mxfp4(const Parameter& p, const PublishedTensor& tensor, const Box& box, float* values) {
+  const Result<int> blocks = descriptor(tensor.file);
+  if (!blocks.ok()) return blocks.diagnostics;
+  const Result<int> scales = descriptor(tensor.scales->file);
+  if (!scales.ok()) return scales.diagnostics;
+  const int64_t width = p.full_shape[1], each = width / kMxBlock, columns = box.size[1];
+  const int64_t step = std::max<int64_t>(1, kPieceBytes / static_cast<int64_t>(sizeof(float)) / width);
+  std::vector<uint8_t> scale;
+  std::vector<float> wide;
+  for (int64_t row = 0; row < box.size[0]; row += step) {
+    const int64_t first = box.start[0] + row, rows = std::min(step, box.size[0] - row), count = rows * each;
+    piece_.resize(static_cast<size_t>(std::max<int64_t>(count * kMxBlockBytes, static_cast<int64_t>(piece_.size()))));
+    scale.resize(static_cast<size_t>(count));
+    wide.resize(static_cast<size_t>(rows * width));
+    if (const int number = read_at(*blocks, piece_.data(), count * kMxBlockBytes, tensor.entry.begin + first * each * kMxBlockBytes))
+      return unreadable(tensor, tensor.file, number);
+    if (const int number = read_at(*scales, scale.data(), count, tensor.scales->begin + first * each))
+      return unreadable(tensor, tensor.scales->file, number);
+    bytes_read_ += count * (kMxBlockBytes + 1);
+    widen_mxfp4(reinterpret_cast<const uint8_t*>(piece_.data()), scale.data(), count, wide.data());
+    for (int64_t i = 0; i < rows; ++i)
+      std::copy_n(wide.data() + i * width + box.start[1], columns, values + (row + i) * columns);
+  }
+  return {};
+}
+
 Diagnostics BoxReader::read(const Parameter& p, const PublishedTensor& tensor, const Box& box, float* values) {
+  if (tensor.scales.has_value()) return read_mxfp4(p, tensor, box, values);
   Target to;
   const Result<int> fd = descriptor(tensor.file);
   if (!fd.ok()) return fd.diagnostics;
@@ -88,11 +124,7 @@ Diagnostics BoxReader::read(const Parameter& p, const PublishedTensor& tensor, c
     }
   }
   if (number == 0) number = flush(to);
-  if (number == 0) return {};
-  const std::string& file = folder_.plan.files.at(tensor.file).path;
-  return {error(code::kWeights, {folder_.plan.directory},
-                fmt::format("cannot read tensor '{}' of '{}', {}", tensor.entry.name,
-                            (std::filesystem::path(folder_.plan.directory) / file).string(), errno_text(number)))};
+  return number == 0 ? Diagnostics{} : unreadable(tensor, tensor.file, number);
 }
 
 }  // namespace distsetup

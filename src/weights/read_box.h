@@ -37,6 +37,8 @@ class BoxReader {
   Result<int> descriptor(size_t file);
   int add(const Target& to, int64_t element, Run run);  // 0 or errno
   int flush(const Target& to);
+  Diagnostics read_mxfp4(const Parameter& parameter, const PublishedTensor& tensor, const Box& box, float* values);
+  Diagnostics unreadable(const PublishedTensor& tensor, size_t file, int number) const;
 
   const WeightsFolder& folder_;
   const Geometry& geometry_;

@@ -17,6 +17,7 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
 MIXTRAL = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None}
 QWEN_MOE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
+GPT_OSS = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "pad_token_id": None}
 SIGMOID_MOE = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40, "routed_scaling_factor": 1.7,
                "pad_token_id": None}
 GLM_MOE = {**SIGMOID_MOE, "partial_rotary_factor": 0.5}
@@ -56,6 +57,9 @@ FAMILIES = {
     "deepseek_v3_wide": ("deepseek_v3", {**DEEPSEEK, "q_lora_rank": 28, "n_group": 1, "topk_group": 1, "v_head_dim": 16,
                                          "norm_topk_prob": False}),
     "qwen3_moe_balanced": ("qwen3_moe", {**QWEN_MOE, "output_router_logits": True, "router_aux_loss_coef": 0.1}),
+    "gpt_oss": ("gpt_oss", {**GPT_OSS, "rope_parameters": {**YARN, "rope_theta": 10000.0, "truncate": False}}),
+    "gpt_oss_balanced": ("gpt_oss", {**GPT_OSS, "num_hidden_layers": 2, "swiglu_limit": 0.3, "swiglu_alpha": 1.1, "attention_bias": False,
+                                     "output_router_logits": True, "router_aux_loss_coef": 0.2}),
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
     "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
@@ -169,6 +173,8 @@ def published(family, name, value):
         name = name.replace(".mlp.", ".block_sparse_moe.")
     gate, up, down = ("w1", "w3", "w2") if like_mixtral else ("gate_proj", "up_proj", "down_proj")
     prefix, _, which = name.rpartition(".")
+    if family == "gpt_oss" and which in ("gate_up_proj", "down_proj"):  # one tensor, of which each expert has a part
+        return [(f"{prefix}.{e}.{which}", value[e]) for e in range(value.shape[0])]
     if which == "gate_up_proj" and prefix.endswith(".experts"):
         half = value.shape[1] // 2
         return [(f"{prefix}.{e}.{one}.weight", rows) for e in range(value.shape[0])

@@ -10,9 +10,10 @@ namespace distsetup::tiny {
 
 // 6 experts of which a token has 2, few enough tokens that some expert gets none now and then. "qwen2" has a dense layer, a shared
 // expert behind a gate and biases; "qwen3" normed q and k; "glm4" sigmoid scores of experts in groups, corrected by each step.
+// "gpt_oss" sinks, a window in the first layer, and biases.
 inline Geometry expert_geometry(const std::string& which) {
   Geometry g = odd_geometry();
-  g.family = which == "mixtral" ? "mixtral" : which + "_moe";
+  g.family = which == "mixtral" || which == "gpt_oss" ? which : which + "_moe";
   g.num_heads = 4, g.num_kv_heads = 2, g.head_size = 8;
   g.num_experts = 6, g.experts_per_token = 2, g.expert_feed_forward = 13;
   g.router_normalized = which != "qwen2";
@@ -23,6 +24,11 @@ inline Geometry expert_geometry(const std::string& which) {
     g.shared_feed_forward = 11;
   }
   g.qk_norm = which == "qwen3";
+  if (which == "gpt_oss") {
+    g.attention_sinks = g.qkv_bias = g.output_bias = g.mlp_bias = true;
+    g.swiglu_limit = 0.05, g.swiglu_alpha = 1.702;  // so small that some gates are clipped
+    g.sliding_window = 5, g.global_layer_every = 2;
+  }
   if (which == "glm4") {
     g.expert_layer = {false, true};
     g.router_score_bias = true;

@@ -104,6 +104,7 @@ TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[ex
   check_strategies("glm4", {Recompute::kNone}, each);
   check_strategies("mixtral", {Recompute::kSelective}, each);
   check_strategies("qwen3", {Recompute::kFull}, each);
+  check_strategies("gpt_oss", {Recompute::kSelective, Recompute::kFull}, each);
 }
 
 TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel]") {

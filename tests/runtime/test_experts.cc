@@ -40,7 +40,7 @@ void split(TinyOptions& o, const ExpertStrategy& s) {
 }
 
 TEST_CASE("experts train with every sharding, accumulation and recomputation as on one rank", "[experts]") {
-  for (const std::string which : {"qwen2", "mixtral", "qwen3", "glm4"}) {
+  for (const std::string which : {"qwen2", "mixtral", "qwen3", "glm4", "gpt_oss"}) {
     for (const ExpertStrategy& s : strategies()) {
       const bool has_all = which == "qwen2" || which == "glm4";  // of the others what their own ops and names touch
       if (!has_all && s.name != "zero3 2" && s.name != "pp 2") continue;

@@ -118,6 +118,10 @@ void efficient_documents_backward(const Call& c) {
 
 }  // namespace
 
+void each_group_of_sums(const Call& c, const std::function<void(int64_t begin, int64_t end)>& use) {
+  each_part(c, is_16_bit(c) ? kDocumentsAtOnce : 1, [&](const DocumentGroup& p) { use(p.begin, p.end); });
+}
+
 const std::map<std::string, LibtorchKernel>& document_kernels() {
   static const std::map<std::string, LibtorchKernel> table = {
       {"attention_packed", {operands<false>, efficient_documents, flash_documents<false>}},

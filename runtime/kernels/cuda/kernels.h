@@ -8,6 +8,7 @@
 
 #include "plan/nf4.h"
 #include "runtime/kernels/activation.h"
+#include "runtime/kernels/clipped_gate.h"
 #include "runtime/kernels/heads.h"
 #include "runtime/kernels/latent_heads.h"
 #include "runtime/kernels/positions.h"
@@ -139,6 +140,29 @@ void gated_weighted_backward(Element element, Activation f, const void* dm_NF, c
 void sigmoid_rows(Element element, const void* m_TF, const void* s_T, void* y_TF, int64_t T, int64_t F, StreamHandle stream);
 void sigmoid_rows_backward(Element element, const void* d_TF, const void* m_TF, const void* s_T, void* dm_TF, void* ds_T, int64_t T,
                            int64_t F, StreamHandle stream);
+// kernels_sinks_biases.cu; meanings: runtime/kernels/cpu/sinks_biases.h. Log-sum-exps of B sequences of S tokens: [B, heads, S], and
+// where sequences are cut into pieces so for each piece.
+struct SumLayout {
+  int64_t B = 0, S = 0, A = 0, pieces = 1;
+};
+void head_sinks(Element element, void* att_TAD, float* lse, const void* sinks_A, SumLayout layout, int64_t D, StreamHandle stream);
+void head_sinks_backward(Element element, const void* datt_TAD, const void* att_TAD, const float* lse, const void* sinks_A,
+                         void* dsinks_A, SumLayout layout, int64_t D, bool accumulate, StreamHandle stream);
+// starts and bias of num_experts experts; dbias of `all`, of which they are those from `first` on: of the others [dbias +] 0.
+void grouped_bias_add(Element element, void* rows_Nn, const void* bias_En, const int64_t* starts, int64_t N, int64_t num_experts,
+                      int64_t n, StreamHandle stream);
+void grouped_bias_backward(Element element, const void* drows_Nn, const int64_t* starts, void* dbias_En, int64_t first,
+                           int64_t num_experts, int64_t all, int64_t n, bool accumulate, StreamHandle stream);
+void routed_bias_add(Element element, const void* x_Tn, const float* weights_Tk, const int64_t* choice_Tk, const void* bias_En,
+                     void* y_Tn, int64_t T, int64_t n, int64_t k, StreamHandle stream);
+// Adds to dweights.
+void routed_bias_backward(Element element, const void* dy_Tn, const float* weights_Tk, const int64_t* choice_Tk, const void* bias_En,
+                          float* dweights_Tk, void* dbias_En, int64_t T, int64_t n, int64_t k, int64_t num_experts, bool accumulate,
+                          StreamHandle stream);
+void clipped_swiglu(Element element, const void* gu_N2F, const float* weights, RowChoices choices, void* m_NF, int64_t N, int64_t F,
+                    ClippedGate gate, StreamHandle stream);
+void clipped_swiglu_backward(Element element, const void* dm_NF, const void* gu_N2F, const float* weights, RowChoices choices,
+                             void* dgu_N2F, float* dweights, int64_t N, int64_t F, ClippedGate gate, StreamHandle stream);
 // Of experts that `ranks` ranks share: starts of all of them -> those of the num_own experts from `first` on, among the rows that
 // come; weights of choices -> weights of rows, and back.
 void own_starts(const int64_t* all, int64_t* own, int64_t ranks, int64_t num_experts, int64_t first, int64_t num_own,

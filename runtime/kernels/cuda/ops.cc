@@ -23,6 +23,7 @@
 #include "runtime/kernels/cuda/attention_documents.h"
 #include "runtime/kernels/cuda/experts.h"
 #include "runtime/kernels/cuda/own_ops.h"
+#include "runtime/kernels/cuda/sinks_biases.h"
 
 namespace distsetup::cuda {
 namespace {
@@ -106,7 +107,7 @@ class CudaKernels : public Kernels {
       call.function = copy_rows;
       return "";
     }
-    for (const std::map<std::string, OpFunction>* table : {&own_kernels(), &expert_kernels()}) {
+    for (const std::map<std::string, OpFunction>* table : {&own_kernels(), &expert_kernels(), &sink_and_bias_kernels()}) {
       const auto own = table->find(kernel);
       if (own == table->end()) continue;
       call.function = own->second;

@@ -33,17 +33,15 @@ bool lists_scores(const Setup& s) {
                      [](const replay::ProgramOp& op) { return (op.when.none & flash) != 0; });
 }
 
-// GPT-OSS's attention has sinks, which PyTorch's has not: Transformers makes its scores whole unless a kernel with sinks is asked for
-// (modeling_gpt_oss.py, _supports_sdpa). Its biased experts tell the model.
-bool has_sinks(const Geometry& model) { return model.num_experts > 0 && model.mlp_bias; }
-
 }  // namespace
 
 void resolve_attention_kernel(Resolving& r) {
   auto asked = r.spec.text("trainer.attention");
   Setup& s = r.problem.setup;
   const replay::BlockProgram* blocks = replay::find_program(s.program);
-  if (!asked.has_value() && blocks != nullptr && has_sinks(r.problem.base.model) && lists_scores(s)) {
+  // PyTorch's attention has no sinks: Transformers makes GPT-OSS's scores whole unless a kernel with sinks is asked for
+  // (modeling_gpt_oss.py, _supports_sdpa).
+  if (!asked.has_value() && blocks != nullptr && r.problem.base.model.attention_sinks && lists_scores(s)) {
     asked = "eager";
     r.assume("attention with sinks, scores in memory (--attention flash3: a kernel that has them)");
   }
