@@ -44,8 +44,8 @@ class CpuKernels : public Kernels {
     if (bind_row_copies(kernel, call)) return "";
     if (needs_own_attention(kernel, call)) return bind_own_attention(kernel, call);
     return bind_native_op(kernel, call) || bind_preference_op(kernel, call) || bind_quantized_op(kernel, call) ||
-                   bind_expert_op(kernel, call) || bind_sink_or_bias_op(kernel, call) || bind_latent_op(kernel, call) || bind_grouped_op(kernel, call) ||
-                   bind_aten_op(kernel, call)
+                   bind_expert_op(kernel, call) || bind_sink_or_bias_op(kernel, call) || bind_latent_op(kernel, call) ||
+                   bind_grouped_op(kernel, call) || bind_aten_op(kernel, call)
                ? ""
                : "the CPU has no such kernel";
   }

@@ -27,8 +27,8 @@ struct Geometry {
   int64_t max_positions = 0;
   bool tied_embeddings = false;
   bool qkv_bias = false;
-  bool output_bias = false;  // attention output projection
-  bool mlp_bias = false;  // with experts: each has biases, and the router (GPT-OSS)
+  bool output_bias = false;     // attention output projection
+  bool mlp_bias = false;        // with experts: each has biases, and the router (GPT-OSS)
   bool qk_norm = false;         // Qwen3, Gemma 3: RMSNorm over d on q and k
   bool qk_norm_wide = false;    // OLMo 2: over a·d and k·d
   bool gated_mlp = true;        // SwiGLU/GeGLU: three matrices
@@ -65,8 +65,8 @@ struct Geometry {
   int64_t num_experts = 0, experts_per_token = 0, expert_feed_forward = 0, num_shared_experts = 0;
   int64_t shared_feed_forward = 0;  // f_s in total
   int64_t expert_hidden = 0;        // routed experts read and write a projection of this width (LatentMoE); 0 = hidden
-  double swiglu_limit = 0;   // of experts: gates and ups are clipped to it, and the gate is gate · sigmoid(swiglu_alpha · gate) times
-  double swiglu_alpha = 0;   // up + 1 (GPT-OSS); 0: they are not
+  double swiglu_limit = 0;  // of experts: gates and ups are clipped to it, and the gate is gate · sigmoid(swiglu_alpha · gate) times
+  double swiglu_alpha = 0;  // up + 1 (GPT-OSS); 0: they are not
   int64_t expert_width() const { return expert_hidden > 0 ? expert_hidden : hidden; }
   bool shared_expert_gate = false, router_score_bias = false;
   bool router_normalized = false;  // the weights of a token's experts are divided by their sum

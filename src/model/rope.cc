@@ -36,7 +36,8 @@ double temperature(const Geometry& g, double mscale) { return g.rope_factor <= 1
 void yarn(RopeFrequencies& out, const Geometry& g, double size, double base) {
   const auto original = static_cast<double>(g.rope_original_positions);
   const double last = size - 1;
-  const double begin = pair_of_turns(g.rope_high_turns, size, base, original), end = pair_of_turns(g.rope_low_turns, size, base, original);
+  const double begin = pair_of_turns(g.rope_high_turns, size, base, original),
+               end = pair_of_turns(g.rope_low_turns, size, base, original);
   const double low = std::clamp(g.rope_truncated ? std::floor(begin) : begin, 0.0, last);
   double high = std::clamp(g.rope_truncated ? std::ceil(end) : end, 0.0, last);
   if (low == high) high += 0.001;

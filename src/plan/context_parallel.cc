@@ -61,7 +61,16 @@ void add_shared_attention(Op op, const ProgramSplit& split, ProgramBuilder& b) {
   }
 }
 
+std::string ulysses_problem(const Geometry& g, int cp, CpMethod method) {
+  if (cp == 1 || method != CpMethod::kUlysses || !g.attention_sinks) return "";
+  return fmt::format(
+      "ulysses over cp {}, whose ranks have some heads of all rows, with attention's sinks, which all heads of some rows "
+      "take in",
+      cp);
+}
+
 std::string shared_kernel_problem(const Plan& p, int cp, CpMethod method) {
+  if (const std::string problem = ulysses_problem(p.model, cp, method); !problem.empty()) return problem;
   if (cp == 1 || method == CpMethod::kUlysses || p.hardware.accelerator == Accelerator::kCpu) return "";
   if (method == CpMethod::kRing)
     return "on GPUs the native trainer has no kernel that attends to keys a piece at a time, which ring needs";

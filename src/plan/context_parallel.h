@@ -22,6 +22,9 @@ Op over_cp(Op op);
 // Adds an op that is_attention(), and what it needs, as each of cp > 1 ranks runs it. Problems are the builder's.
 void add_shared_attention(Op op, const ProgramSplit& split, ProgramBuilder& program);
 
+// Why the model's attention cannot be shared so on any device; "": it can.
+std::string ulysses_problem(const Geometry& geometry, int cp, CpMethod method);
+
 // Why the plan's device has no kernel for attention that ranks share so; "": it has, or nothing is shared.
 std::string shared_kernel_problem(const Plan& plan, int cp, CpMethod method);
 

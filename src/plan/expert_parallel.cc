@@ -132,8 +132,7 @@ const std::vector<KernelRule>& expert_parallel_rules() {
 }
 
 bool has_expert_rows(const Op& op) {
-  return op.kernel == "sort_experts" || op.kernel == "permute" || op.kernel == "grouped_linear" ||
-         op.kernel == kGroupedBias ||
+  return op.kernel == "sort_experts" || op.kernel == "permute" || op.kernel == "grouped_linear" || op.kernel == kGroupedBias ||
          op.kernel.starts_with("unpermute") || has_weights(op);
 }
 

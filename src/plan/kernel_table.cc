@@ -247,9 +247,8 @@ const std::vector<KernelRule>& kernel_rules() {
 }  // namespace
 
 const KernelRule* find_kernel(std::string_view name) {
-  for (const std::vector<KernelRule>* rules :
-       {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules(), &expert_parallel_rules(), &latent_rules(),
-        &sink_and_bias_rules()})
+  for (const std::vector<KernelRule>* rules : {&kernel_rules(), &attention_rules(), &packed_rules(), &expert_rules(),
+                                               &expert_parallel_rules(), &latent_rules(), &sink_and_bias_rules()})
     for (const KernelRule& rule : *rules)
       if (rule.name == name) return &rule;
   return nullptr;

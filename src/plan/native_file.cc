@@ -343,6 +343,12 @@ std::string check_programs(const NativeFile& file, const Geometry& geometry, con
     const std::string_view field = condition_subject(need);
     return fmt::format("the program of {} needs {}, the model has {} {}", file.name, need, field, subject_text(field, geometry, {}));
   }
+  // What few families have, a file that does not speak of it leaves out.
+  for (const std::string_view trait : {"attention_sinks", "swiglu_limit"}) {
+    const auto is_it = [&](const std::string& need) { return condition_subject(need) == trait; };
+    if (all_hold({std::string(trait)}, geometry, {}) && std::none_of(file.needs.begin(), file.needs.end(), is_it))
+      return fmt::format("the program of {} has no {}", file.name, trait);
+  }
   for (const UnitKind kind : {UnitKind::kEmbedding, UnitKind::kBlock, UnitKind::kHead}) {
     for (const LayerForm layer : layer_forms(geometry)) {
       Program program;

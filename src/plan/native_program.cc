@@ -14,6 +14,7 @@
 #include "model/count.h"
 #include "model/rope.h"
 #include "plan/chunked_loss.h"
+#include "plan/context_parallel.h"
 #include "plan/expert_parallel.h"
 #include "plan/expert_rules.h"
 #include "plan/kernel_table.h"
@@ -221,9 +222,7 @@ std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
                                     {"key and value heads", g.num_kv_heads},
                                     {"feed-forward elements", g.feed_forward}})
     if (count % tp != 0) return fmt::format("tensor parallelism over {} ranks does not divide its {} {}", tp, count, what);
-  if (split.cp > 1 && split.cp_method == CpMethod::kUlysses && g.attention_sinks)
-    return fmt::format("ulysses over cp {} with the sinks of its attention, which are added where the rows are: take allgather or ring",
-                       split.cp);
+  if (const std::string problem = ulysses_problem(g, split.cp, split.cp_method); !problem.empty()) return problem;
   if (split.cp > 1 && split.cp_method == CpMethod::kUlysses && g.num_kv_heads / tp % split.cp != 0)
     return fmt::format("ulysses over cp {} does not divide the {} key and value heads{}", split.cp, g.num_kv_heads / tp,
                        tp > 1 ? " of a tensor-parallel rank" : "");

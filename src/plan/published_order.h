@@ -16,6 +16,6 @@ std::string published_name(const Parameter& parameter);
 // its rows otherwise or be transposed.
 int64_t published_element(const Parameter& parameter, const Geometry& geometry, int64_t element);
 int64_t published_row(const Parameter& parameter, const Geometry& geometry, int64_t row);  // of a row of the whole, before transposing
-std::vector<int64_t> published_shape(const Parameter& parameter);  // of what is stacked: of one expert
+std::vector<int64_t> published_shape(const Parameter& parameter);                          // of what is stacked: of one expert
 
 }  // namespace distsetup

@@ -6,8 +6,8 @@ namespace {
 
 using Builder = ProgramBuilder;
 
-// att, lse, p:sinks [a] -> att, lse: rows times 1 - the sink's share of the softmax. d att passes through: attention's backward has the
-// sink in its log-sum-exp.
+// att, lse, p:sinks [a] -> att, lse: rows times 1 - the sink's share of the softmax. d att passes through: attention's backward has
+// the sink in its log-sum-exp.
 void sinks_adjoint(const Op& op, Builder& b) {
   b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "head_sinks_backward",
                         {b.incoming(op.writes[0]), op.writes[0], op.writes[1], op.reads[2]}, {gradient_slot(op.reads[2])}));

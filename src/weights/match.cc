@@ -145,8 +145,8 @@ class Matching {
       if (tensor->entry.shape == expected && tensor->entry.dtype == "U8") continue;
       fits = false;
       if (is_first)
-        misfits.misshapen.push_back(fmt::format("'{}' is {} {}, expected U8 {}", tensor->entry.name, tensor->entry.dtype,
-                                                tensor->entry.shape, expected));
+        misfits.misshapen.push_back(
+            fmt::format("'{}' is {} {}, expected U8 {}", tensor->entry.name, tensor->entry.dtype, tensor->entry.shape, expected));
     }
     if (!fits) return nullptr;
     parts.push_back(*blocks);

@@ -61,10 +61,10 @@ int BoxReader::add(const Target& to, int64_t element, Run run) {
 }
 
 Diagnostics BoxReader::unreadable(const PublishedTensor& tensor, size_t file, int number) const {
-  return {error(code::kWeights, {folder_.plan.directory},
-                fmt::format("cannot read tensor '{}' of '{}', {}", tensor.entry.name,
-                            (std::filesystem::path(folder_.plan.directory) / folder_.plan.files.at(file).path).string(),
-                            errno_text(number)))};
+  return {error(
+      code::kWeights, {folder_.plan.directory},
+      fmt::format("cannot read tensor '{}' of '{}', {}", tensor.entry.name,
+                  (std::filesystem::path(folder_.plan.directory) / folder_.plan.files.at(file).path).string(), errno_text(number)))};
 }
 
 // Whole rows, of which the box may have some columns.
@@ -88,8 +88,7 @@ Diagnostics BoxReader::read_mxfp4(const Parameter& p, const PublishedTensor& ten
       return unreadable(tensor, tensor.scales->file, number);
     bytes_read_ += count * (kMxBlockBytes + 1);
     widen_mxfp4(reinterpret_cast<const uint8_t*>(piece_.data()), scale.data(), count, wide.data());
-    for (int64_t i = 0; i < rows; ++i)
-      std::copy_n(wide.data() + i * width + box.start[1], columns, values + (row + i) * columns);
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(wide.data() + i * width + box.start[1], columns, values + (row + i) * columns);
   }
   return {};
 }

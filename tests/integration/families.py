@@ -60,6 +60,8 @@ FAMILIES = {
     "gpt_oss": ("gpt_oss", {**GPT_OSS, "rope_parameters": {**YARN, "rope_theta": 10000.0, "truncate": False}}),
     "gpt_oss_balanced": ("gpt_oss", {**GPT_OSS, "num_hidden_layers": 2, "swiglu_limit": 0.3, "swiglu_alpha": 1.1, "attention_bias": False,
                                      "output_router_logits": True, "router_aux_loss_coef": 0.2}),
+    "granitemoe": ("granitemoe", {"num_local_experts": 5, "num_experts_per_tok": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.05,
+                                  "residual_multiplier": 0.22, "logits_scaling": 6.0, "pad_token_id": None}),
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
     "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
@@ -104,7 +106,7 @@ def settings(family, changes):
     if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
-    if family in ("phi3", "granite", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
+    if family in ("phi3", "granite", "granitemoe", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
                   "smollm3", "cohere", "cohere2", "exaone4"):
         common.pop("head_dim")
     if family in ("gpt2", "gpt_bigcode"):
@@ -173,6 +175,12 @@ def published(family, name, value):
         name = name.replace(".mlp.", ".block_sparse_moe.")
     gate, up, down = ("w1", "w3", "w2") if like_mixtral else ("gate_proj", "up_proj", "down_proj")
     prefix, _, which = name.rpartition(".")
+    if family == "granitemoe" and ".block_sparse_moe." in name:
+        stem = prefix.rpartition(".block_sparse_moe.")[0] + ".block_sparse_moe"
+        if which == "weight":
+            return [(f"{stem}.router.layer.weight", value)]
+        linear = "input_linear" if which == "gate_up_proj" else "output_linear"
+        return [(f"{stem}.{linear}.{e}.weight", value[e]) for e in range(value.shape[0])]
     if family == "gpt_oss" and which in ("gate_up_proj", "down_proj"):  # one tensor, of which each expert has a part
         return [(f"{prefix}.{e}.{which}", value[e]) for e in range(value.shape[0])]
     if which == "gate_up_proj" and prefix.endswith(".experts"):

@@ -51,6 +51,7 @@ MODELS = {
     "ernie4_5": {"head_dim": 8, "use_bias": True, "pad_token_id": None},  # rows of q and k are published in another order
     "deepseek_v3": {"kv_lora_rank": 20, "q_lora_rank": 28, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "v_head_dim": 12, "num_key_value_heads": 4,
                     "first_k_dense_replace": 3},  # without experts: Transformers holds their matrices in one tensor, which PEFT has no adapters for
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5, "head_dim": 8, "pad_token_id": None},  # beside frozen experts
 }
 PARTS = {
     "mlp of layer 1": ["model.layers.1.mlp.*"],
@@ -349,6 +350,8 @@ def main():
         for offset, mesh in enumerate(MESHES):
             if name == "gpt2" and mesh.startswith("pp"):
                 continue  # its positions go with the embedding, which is tied to the head
+            if name == "gpt_oss" and kind != "q, v":
+                continue  # PEFT has no adapters for experts in one tensor, nor for a router
             if name == "deepseek_v3" and mesh.startswith("tp"):
                 continue  # latent attention is not split
             if every or mesh in ("1", "zero3 × 2", "ddp × 3") and name in ("llama", "qwen2") and kind == "q, v" or offset == number % len(MESHES):

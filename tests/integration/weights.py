@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from families import FAMILIES, corrections, settings
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 LENGTH, SEQUENCES = 16, 12
@@ -165,6 +165,38 @@ def save(folder, name, family, changes):
         model.to(torch_type).save_pretrained(folder / f"{name}_{dtype}", max_shard_size=["5GB", "60KB", "100KB"][number])
 
 
+def to_mxfp4(folder):
+    """The experts of a folder in MXFP4, as GPT-OSS is published: random codes, scales of 2^-9 to 2^-3."""
+    tensors, generator = {}, torch.Generator().manual_seed(11)
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        if not name.endswith((".gate_up_proj", ".down_proj")):
+            tensors[name] = tensor
+            continue
+        experts, columns, rows = tensor.shape
+        tensors[f"{name}_blocks"] = torch.randint(256, (experts, rows, columns // 32, 16), generator=generator).to(torch.uint8)
+        tensors[f"{name}_scales"] = torch.randint(118, 125, (experts, rows, columns // 32), generator=generator).to(torch.uint8)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                                         "model.embed_tokens", "lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def check_mxfp4(binary, folder, text):
+    """Of a folder in MXFP4: the first loss is Transformers', which widens it; what is exported is bf16 and goes on at the same loss."""
+    name = "gpt_oss_mxfp4"
+    save(folder, name, "gpt_oss", {**FAMILIES["gpt_oss"][1], "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+                            "num_local_experts": 6})
+    model, out = folder / f"{name}_fp32", folder / name
+    to_mxfp4(model)
+    still = ["--steps", "1", "--learning-rate", "0", "--min-learning-rate", "0"]
+    for mesh in ("1", "zero3 × 3", "tp 2", "ep 2"):
+        loss = first_loss(binary, model, mesh, out / mesh.replace(" ", ""), folder / "data", still)
+        close(loss, transformers_loss(model, text))
+    exported = export(binary, out / "1", "bf16")
+    close(first_loss(binary, exported, "zero3 × 2", out / "again", folder / "data", still), transformers_loss(exported, text))
+
+
 def main():
     binary, folder, chosen = sys.argv[1], Path(sys.argv[2]), [name for name in sys.argv[3:] if name != "--every-mesh"]
     every_mesh = "--every-mesh" in sys.argv[3:]
@@ -179,7 +211,7 @@ def main():
         save(folder, name, *families[name])
         chosen_meshes = [(offset, mesh) for offset, mesh in enumerate(MESHES)
                          if every_mesh or offset == number % len(MESHES)]
-        if families[name][0] == "mixtral" or families[name][0].endswith("_moe"):
+        if families[name][0] in ("mixtral", "gpt_oss", "granitemoe") or families[name][0].endswith("_moe"):
             chosen_meshes += [(len(MESHES), mesh) for mesh in SHARED_EXPERTS]
         for offset, mesh in chosen_meshes:
             dtype = list(TYPES)[(number + offset) % len(TYPES)]  # every family in every type, every mesh in every type
@@ -188,6 +220,12 @@ def main():
             except RuntimeError as failure:
                 failures.append(f"{name}, {dtype}, {mesh}: {failure}")
                 print(failures[-1], flush=True)
+    if not chosen or "gpt_oss" in chosen:
+        try:
+            check_mxfp4(binary, folder, text)
+        except RuntimeError as failure:
+            failures.append(f"gpt_oss in MXFP4: {failure}")
+            print(failures[-1], flush=True)
     print(", ".join(f"{count} {what}" for what, count in counts.items()) + f", {len(failures)} failures")
     sys.exit(1 if failures else 0)
 

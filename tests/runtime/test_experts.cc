@@ -176,7 +176,7 @@ TEST_CASE("a router's z-loss trains with every sharding and accumulation as on o
 }
 
 TEST_CASE("experts allocate nothing while a step runs but what is declared", "[experts]") {
-  for (const std::string which : {"mixtral", "qwen2", "glm4", "adversarial"}) {
+  for (const std::string which : {"mixtral", "qwen2", "glm4", "gpt_oss", "adversarial"}) {
     for (const Dtype precision : {Dtype::kF32, Dtype::kBf16}) {
       INFO(which << " " << name(precision));
       TinyOptions o;
@@ -190,7 +190,7 @@ TEST_CASE("experts allocate nothing while a step runs but what is declared", "[e
 
 TEST_CASE("experts in bf16 follow fp32, and threads change no bit", "[experts]") {
   TinyOptions o;
-  o.geometry = expert_geometry("qwen2");
+  o.geometry = expert_geometry(GENERATE("qwen2", "gpt_oss"));
   o.steps = 8;
   const RunResult exact = train(tiny_plan(o), 8);
   const int threads = compute_threads_now();

@@ -137,7 +137,7 @@ bool caught_by_running(const std::function<bool()>& same) {
 // Where rows of experts lie is data: with a wrong index anything may happen, so each list runs in a process of its own.
 TEST_CASE("forgetting the last use of a buffer of experts is caught by poison", "[mutants][experts]") {
   TinyOptions o;
-  o.geometry = expert_geometry("qwen2");
+  o.geometry = expert_geometry(GENERATE("qwen2", "gpt_oss"));
   o.geometry.num_layers = 1, o.geometry.expert_layer = {};
   o.geometry.router_loss = 0.1;
   o.recompute = GENERATE(Recompute::kNone, Recompute::kFull);

@@ -1,5 +1,5 @@
-// Attention's sinks, experts' biases and the clipped gate: the CPU's kernels against the formulas in double, and the CUDA kernels, run on
-// the CPU, against those.
+// Attention's sinks, experts' biases and the clipped gate: the CPU's kernels against the formulas in double, and the CUDA kernels, run
+// on the CPU, against those.
 #include <algorithm>
 #include <cmath>
 
@@ -42,8 +42,7 @@ TEMPLATE_TEST_CASE("sinks take their share of each head's softmax, and their gra
       }
     }
   }
-  for (int64_t a = 0; a < A; ++a)
-    CHECK(value(dsinks, a) - value(before, a) == Approx(slope[size_t(a)]).margin(20 * kClose<TestType>));
+  for (int64_t a = 0; a < A; ++a) CHECK(value(dsinks, a) - value(before, a) == Approx(slope[size_t(a)]).margin(20 * kClose<TestType>));
 
   const int64_t pieces = GENERATE(1, 2);
   const auto place = [&](int64_t t, int64_t a) {  // as CUDA's attention leaves them
@@ -66,7 +65,8 @@ TEMPLATE_TEST_CASE("sinks take their share of each head's softmax, and their gra
   });
 }
 
-TEMPLATE_TEST_CASE("biases of experts: of their rows, and of tokens with the weights of their choices", "[sinks_biases]", float, Bf16) {
+TEMPLATE_TEST_CASE("biases of experts: of their rows, and of tokens with the weights of their choices", "[sinks_biases]", float,
+                   Bf16) {
   // Experts 2 to 4 of 6 are this rank's; the last of 9 rows is none.
   const std::vector<int64_t> starts = {0, 3, 3, 8};
   const int64_t N = 9, all = 6, first = 2, own = 3, n = GENERATE(5, 300);
@@ -89,13 +89,15 @@ TEMPLATE_TEST_CASE("biases of experts: of their rows, and of tokens with the wei
   const auto x = random_values<TestType>(T * n, 7), dy = random_values<TestType>(T * n, 8);
   std::vector<TestType> y(x.size()), gb(bias.size(), TestType{});
   for (int64_t t = 0; t < T; ++t)
-    cpu::routed_bias_row<TestType>(x.data() + t * n, weights.data() + t * k, choice.data() + t * k, bias.data(), y.data() + t * n, n, k);
+    cpu::routed_bias_row<TestType>(x.data() + t * n, weights.data() + t * k, choice.data() + t * k, bias.data(), y.data() + t * n, n,
+                                   k);
   cpu::routed_bias_gradient<TestType>(dy.data(), weights.data(), choice.data(), gb.data(), T, n, k, all, 0, n, false);
   std::vector<double> sums(size_t(all * n), 0.0);
   for (int64_t i = 0; i < T * k; ++i)
     for (int64_t j = 0; j < n; ++j) sums[size_t(choice[size_t(i)] * n + j)] += double(weights[size_t(i)]) * value(dy, i / k * n + j);
   for (int64_t i = 0; i < all * n; ++i) CHECK(value(gb, i) == Approx(sums[size_t(i)]).margin(4 * kClose<TestType>));
-  const double expected = value(x, 0) + double(weights[0]) * value(bias, choice[0] * n) + double(weights[1]) * value(bias, choice[1] * n);
+  const double expected =
+      value(x, 0) + double(weights[0]) * value(bias, choice[0] * n) + double(weights[1]) * value(bias, choice[1] * n);
   CHECK(value(y, 0) == Approx(expected).margin(4 * kClose<TestType>));
 
   same_in_both_orders([&] {

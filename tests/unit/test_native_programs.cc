@@ -108,10 +108,28 @@ TEST_CASE("native programs: each built-in model that one runs has as many parame
         if (policy == Recompute::kKeepAttention) CHECK(v.kept.size() == 3);  // x, and what attention leaves
       }
   }
-  CHECK(families == std::set<std::string>{"arcee",       "deepseek_v2", "deepseek_v3", "falcon",      "gemma",     "gemma2",
-                                          "gemma3_text", "glm4_moe",    "gpt2",        "gpt_bigcode", "gpt_neox",  "llama",
-                                          "mistral",     "mixtral",     "nemotron",    "olmo2",       "olmo3",     "phi",
-                                          "phi3",        "qwen2",       "qwen2_moe",   "qwen3",       "qwen3_moe", "seed_oss"});
+  CHECK(families == std::set<std::string>{"arcee",     "deepseek_v2", "deepseek_v3", "falcon",   "gemma",   "gemma2", "gemma3_text",
+                                          "glm4_moe",  "gpt2",        "gpt_bigcode", "gpt_neox", "gpt_oss", "llama",  "mistral",
+                                          "mixtral",   "nemotron",    "olmo2",       "olmo3",    "phi",     "phi3",   "qwen2",
+                                          "qwen2_moe", "qwen3",       "qwen3_moe",   "seed_oss"});
+}
+
+TEST_CASE("native programs: sinks and clipped gates are run by families that have them, and refused by the others") {
+  const Presets presets = *load_presets();
+  Geometry g = *find_model(presets, "gpt_oss_20b");
+  CHECK(count_parameters(g).total == 20'914'757'184);  // the sum of openai/gpt-oss-20b's tensors
+  CHECK(check_native(g).empty());
+  ProgramSplit split;
+  split.cp = 2;
+  CHECK(check_native(g, split).empty());
+  split.cp_method = CpMethod::kUlysses;
+  CHECK(format_diagnostics(check_native(g, split)).find("sinks") != std::string::npos);
+  Geometry llama = tiny_geometry(4);
+  CHECK(check_native(llama).empty());
+  llama.attention_sinks = true;
+  CHECK(format_diagnostics(check_native(llama)).find("the program of llama has no attention_sinks") != std::string::npos);
+  g.attention_sinks = false;
+  CHECK(format_diagnostics(check_native(g)).find("needs attention_sinks") != std::string::npos);
 }
 
 TEST_CASE("native programs: layers with and without a window are two programs") {

@@ -56,8 +56,8 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp16"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp8"}})->trainer.name == "fsdp2");
   // Asked for by name it is refused, and so is what is wrong for every trainer.
-  CHECK_FALSE(resolved({{"model", "gpt_oss_20b"}, {"trainer", "native"}}).ok());
-  CHECK_FALSE(resolved({{"model", "gpt_oss_20b"}, {"launch-target", "native"}}).ok());
+  CHECK_FALSE(resolved({{"model", "nemotron3_nano"}, {"trainer", "native"}}).ok());
+  CHECK_FALSE(resolved({{"model", "nemotron3_nano"}, {"launch-target", "native"}}).ok());
   CHECK(first_error(resolved({{"model", "no_such_model"}}).diagnostics).find("unknown model") != std::string::npos);
 }
 

@@ -35,7 +35,7 @@ void head_sinks(E* att, float* lse, const E* sinks, int64_t begin, int64_t end, 
 // The sink's probability is exp(sink - lse), its value is nothing: d sink = -probability · (datt · att).
 template <class E>
 void head_sinks_backward(const E* datt, const E* att, const float* lse, const E* sinks, E* dsinks, int64_t begin, int64_t end,
-                              int64_t T, int64_t A, int64_t D, bool accumulate) {
+                         int64_t T, int64_t A, int64_t D, bool accumulate) {
   for (int64_t a = begin; a < end; ++a) {
     const float sink = to_float(sinks[a]);
     float sum = 0;
@@ -100,7 +100,8 @@ void clipped_swiglu_row(const E* gu, float weight, E* m, int64_t F, ClippedGate 
   }
 }
 
-// With s = sigmoid(alpha · gate): d gate = dm · (up + 1) · s · (1 + alpha · gate · (1 - s)), d up = dm · gate · s; of what is clipped 0.
+// With s = sigmoid(alpha · gate): d gate = dm · (up + 1) · s · (1 + alpha · gate · (1 - s)), d up = dm · gate · s; of what is clipped
+// 0.
 template <class E>
 float clipped_swiglu_row_backward(const E* dm, const E* gu, float weight, E* dgu, int64_t F, ClippedGate of) {
   float of_weight = 0;
@@ -115,16 +116,16 @@ float clipped_swiglu_row_backward(const E* dm, const E* gu, float weight, E* dgu
   return of_weight;
 }
 
-#define DISTSETUP_INSTANTIATE(E)                                                                                                     \
-  template void head_sinks(E*, float*, const E*, int64_t, int64_t, int64_t, int64_t);                                           \
+#define DISTSETUP_INSTANTIATE(E)                                                                                                 \
+  template void head_sinks(E*, float*, const E*, int64_t, int64_t, int64_t, int64_t);                                            \
   template void head_sinks_backward(const E*, const E*, const float*, const E*, E*, int64_t, int64_t, int64_t, int64_t, int64_t, \
-                                         bool);                                                                                      \
-  template void add_bias_row(E*, const E*, int64_t);                                                                                 \
-  template void sum_rows(const E*, int64_t, int64_t, E*, int64_t, int64_t, int64_t, bool);                                           \
-  template void routed_bias_row(const E*, const float*, const int64_t*, const E*, E*, int64_t, int64_t);                             \
-  template void routed_bias_gradient(const E*, const float*, const int64_t*, E*, int64_t, int64_t, int64_t, int64_t, int64_t,        \
-                                     int64_t, bool);                                                                                 \
-  template void clipped_swiglu_row(const E*, float, E*, int64_t, ClippedGate);                                                       \
+                                    bool);                                                                                       \
+  template void add_bias_row(E*, const E*, int64_t);                                                                             \
+  template void sum_rows(const E*, int64_t, int64_t, E*, int64_t, int64_t, int64_t, bool);                                       \
+  template void routed_bias_row(const E*, const float*, const int64_t*, const E*, E*, int64_t, int64_t);                         \
+  template void routed_bias_gradient(const E*, const float*, const int64_t*, E*, int64_t, int64_t, int64_t, int64_t, int64_t,    \
+                                     int64_t, bool);                                                                             \
+  template void clipped_swiglu_row(const E*, float, E*, int64_t, ClippedGate);                                                   \
   template float clipped_swiglu_row_backward(const E*, const E*, float, E*, int64_t, ClippedGate);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)

@@ -13,7 +13,7 @@ void head_sinks(E* att_TAD, float* lse_TA, const E* sinks_A, int64_t begin, int6
 // dsinks = [what is there +] the gradient of the sinks of heads [begin, end); att and lse with the sinks.
 template <class E>
 void head_sinks_backward(const E* datt_TAD, const E* att_TAD, const float* lse_TA, const E* sinks_A, E* dsinks_A, int64_t begin,
-                              int64_t end, int64_t T, int64_t A, int64_t D, bool accumulate);
+                         int64_t end, int64_t T, int64_t A, int64_t D, bool accumulate);
 
 template <class E>
 void add_bias_row(E* row, const E* bias, int64_t n);

@@ -68,7 +68,8 @@ __global__ void grouped_bias_backward_kernel(const E* drows, const int64_t* star
 
 // A block for each token.
 template <class E>
-__global__ void routed_bias_kernel(const E* x, const float* weights, const int64_t* choice, const E* bias, E* y, int64_t n, int64_t k) {
+__global__ void routed_bias_kernel(const E* x, const float* weights, const int64_t* choice, const E* bias, E* y, int64_t n,
+                                   int64_t k) {
   const int64_t t = blockIdx.x;
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
     float sum = 0;
@@ -99,7 +100,9 @@ __global__ void routed_bias_gradient_kernel(const E* dy, const float* weights, c
   store(to, accumulate ? load(to) + sum : sum);
 }
 
-__device__ inline bool is_row(const RowChoices& choices, int64_t row) { return choices.num_rows == nullptr || row < *choices.num_rows; }
+__device__ inline bool is_row(const RowChoices& choices, int64_t row) {
+  return choices.num_rows == nullptr || row < *choices.num_rows;
+}
 __device__ inline int64_t place_of(const RowChoices& choices, int64_t row) {
   return choices.order == nullptr ? row : choices.order[row];
 }

@@ -1,5 +1,6 @@
-// Operand order is the program's (src/plan/sinks_biases.cc). Log-sum-exps lie as attention leaves them here: [B, heads, S]; of ranks that
-// share sequences, those of the first chunks and then those of the second ones; of packed rows [heads, tokens] for each group of documents.
+// Operand order is the program's (src/plan/sinks_biases.cc). Log-sum-exps lie as attention leaves them here: [B, heads, S]; of ranks
+// that share sequences, those of the first chunks and then those of the second ones; of packed rows [heads, tokens] for each group of
+// documents.
 #include "runtime/kernels/cuda/sinks_biases.h"
 
 #include "runtime/engine/ops_sinks_biases.h"
@@ -81,17 +82,16 @@ void clipped_backward(const Call& c) {
 }  // namespace
 
 const std::map<std::string, OpFunction>& sink_and_bias_kernels() {
-  static const std::map<std::string, OpFunction> table = {
-      {"head_sinks", add_sinks},
-      {"head_sinks_backward", add_sinks_backward},
-      {"grouped_bias_add", add_grouped_bias},
-      {"grouped_bias_backward", add_grouped_bias_backward},
-      {"routed_bias_add", add_routed_bias},
-      {"routed_bias_backward", add_routed_bias_backward},
-      {"clipped_swiglu_weighted", clipped<by_order>},
-      {"clipped_swiglu_weighted_backward", clipped_backward<by_order>},
-      {"clipped_swiglu_weighted_rows", clipped<by_row>},
-      {"clipped_swiglu_weighted_rows_backward", clipped_backward<by_row>}};
+  static const std::map<std::string, OpFunction> table = {{"head_sinks", add_sinks},
+                                                          {"head_sinks_backward", add_sinks_backward},
+                                                          {"grouped_bias_add", add_grouped_bias},
+                                                          {"grouped_bias_backward", add_grouped_bias_backward},
+                                                          {"routed_bias_add", add_routed_bias},
+                                                          {"routed_bias_backward", add_routed_bias_backward},
+                                                          {"clipped_swiglu_weighted", clipped<by_order>},
+                                                          {"clipped_swiglu_weighted_backward", clipped_backward<by_order>},
+                                                          {"clipped_swiglu_weighted_rows", clipped<by_row>},
+                                                          {"clipped_swiglu_weighted_rows_backward", clipped_backward<by_row>}};
   return table;
 }
 

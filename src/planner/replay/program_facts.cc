@@ -67,7 +67,8 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kAdapters, adapters);
   say(Condition::kKvHeadsRepeated, s.software.kv_heads_repeated && m.num_kv_heads < m.num_heads);
   say(Condition::kLogitsStayLow,
-      (m.family.starts_with("gpt") && m.family != "gpt_oss") || m.family == "qwen");  // qwen: the first one, whose model file came with it
+      (m.family.starts_with("gpt") && m.family != "gpt_oss") ||
+          m.family == "qwen");  // qwen: the first one, whose model file came with it
   say(Condition::kExperts, m.num_experts > 0);
   say(Condition::kSharedExperts, m.num_experts > 0 && m.shared_feed_forward > 0);
   say(Condition::kSharedExpertGate, m.num_experts > 0 && m.shared_expert_gate);

@@ -275,7 +275,9 @@ Diagnostics why_nothing(const Problem& p, int nodes) {
     const std::string problem = shared_kernel_problem(p.base, std::max(p.cp, 1), method);
     if (is_native(p.base) && !problem.empty() && p.cp_methods.size() == 1)
       return {error(code::kUnsupportedFeature, p.parallel_at, problem,
-                    method == CpMethod::kRing ? "--cp-method allgather, or ulysses" : "--precision bf16, or --cp-method ulysses")};
+                    method == CpMethod::kRing      ? "--cp-method allgather, or ulysses"
+                    : method == CpMethod::kUlysses ? "--cp-method allgather"
+                                                   : "--precision bf16, or --cp-method ulysses")};
   }
   if (!has_further_axes(p.trainer)) {
     return {error(code::kMeshInvalid, p.parallel_at,
