@@ -23,6 +23,8 @@ if(DISTSETUP_SANITIZE)
   set(DISTSETUP_SANITIZER_FLAGS -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${DISTSETUP_SANITIZER_FLAGS}>")
   add_link_options(-fsanitize=${sanitizers})
+  # g++ warns of what the sanitizers themselves put there (its manual, -fsanitize=address).
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
 endif()
 
 # lld and gold link these programs several times faster than bfd.

@@ -251,6 +251,7 @@ void router_z_loss_backward(const Call& c) {
 #kernel "_backward", gated_weighted_backward < Activation::F, float>, gated_weighted_backward < Activation::F, Bf16>       \
   }
 constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
+                               DISTSETUP_ROUTE(route_softmax_biased, kSoftmax),
                                DISTSETUP_ROUTE(route_sigmoid, kSigmoid),
                                DISTSETUP_ENTRY(sort_experts),
                                DISTSETUP_ENTRY(permute),

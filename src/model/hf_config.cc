@@ -176,7 +176,8 @@ class ConfigReading {
       mistake(rule, fmt::format("'{}' is neither a field of a model nor one of the values of family '{}'", name, family_.name));
       return "0";
     }
-    return field_text(*field, g_);
+    const bool is_filled_later = name == "head_size" && g_.head_size == 0 && g_.num_heads > 0;  // fill_head_size()
+    return is_filled_later ? fmt::format("{}", g_.hidden / g_.num_heads) : field_text(*field, g_);
   }
 
   // "true", "alibi", "not alibi", "attn_type = multiquery_attention"; a number holds unless it is 0.

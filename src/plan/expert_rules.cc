@@ -125,6 +125,7 @@ const std::vector<KernelRule>& expert_rules() {
   using enum OpKind;
   static const std::vector<KernelRule> rules = {
       {"route_softmax", kElementwise, 1, 2, {}, declare_route, nullptr, route_adjoint},
+      {"route_softmax_biased", kElementwise, 2, 2, {}, declare_route, nullptr, route_adjoint},
       {"route_sigmoid", kElementwise, 2, 2, {}, declare_route, nullptr, route_adjoint},
       {"sort_experts", kElementwise, 1, 3, {}, declare_sort, nullptr, no_adjoint},
       {"permute", kCopy, 2, 1, {}, declare_permuted, nullptr, permute_adjoint},

@@ -62,6 +62,9 @@ FAMILIES = {
                                      "output_router_logits": True, "router_aux_loss_coef": 0.2}),
     "granitemoe": ("granitemoe", {"num_local_experts": 5, "num_experts_per_tok": 2, "embedding_multiplier": 12.0, "attention_multiplier": 0.05,
                                   "residual_multiplier": 0.22, "logits_scaling": 6.0, "pad_token_id": None}),
+    "ernie4_5_moe": ("ernie4_5_moe", {"moe_num_experts": 8, "moe_k": 3, "moe_intermediate_size": 40, "moe_num_shared_experts": 2,
+                                      "moe_layer_start_index": 1, "pad_token_id": None, "tie_word_embeddings": True}),
+    "gptj": ("gptj", {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "n_inner": 80, "rotary_dim": 4}),
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
     "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
@@ -103,13 +106,13 @@ FAMILIES = {
 def settings(family, changes):
     """COMMON as this family spells it."""
     common = dict(COMMON)
-    if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi"):
+    if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi", "gptj"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
     if family in ("phi3", "granite", "granitemoe", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
                   "smollm3", "cohere", "cohere2", "exaone4"):
         common.pop("head_dim")
-    if family in ("gpt2", "gpt_bigcode"):
+    if family in ("gpt2", "gpt_bigcode", "gptj"):
         common = {"vocab_size": common["vocab_size"]}
     if family == "falcon":
         common.pop("intermediate_size")
@@ -175,6 +178,7 @@ def published(family, name, value):
         name = name.replace(".mlp.", ".block_sparse_moe.")
     gate, up, down = ("w1", "w3", "w2") if like_mixtral else ("gate_proj", "up_proj", "down_proj")
     prefix, _, which = name.rpartition(".")
+    name = name.replace(".gate.moe_statics.", ".moe_statics.")
     if family == "granitemoe" and ".block_sparse_moe." in name:
         stem = prefix.rpartition(".block_sparse_moe.")[0] + ".block_sparse_moe"
         if which == "weight":
@@ -200,7 +204,7 @@ def logits_and_gradients(model, inputs, targets):
     if getattr(outputs, "aux_loss", None) is not None:  # as Transformers adds it to a loss that it computes itself
         loss = loss + model.config.router_aux_loss_coef * outputs.aux_loss
     loss.backward()
-    return logits, {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    return logits, {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def raw(path, tensor):

@@ -344,7 +344,24 @@ TEST_CASE("geometry: layers without positions, one over a scale, one number over
   CHECK(from_json(minimax + "}")->rotary_fraction == 1);
   CHECK(from_json(minimax + R"(, "head_dim": 128, "rotary_dim": 64})")->rotary_fraction == 0.5);
   CHECK(from_json(minimax + R"(, "head_dim": 128, "partial_rotary_factor": 0.25})")->rotary_fraction == 0.25);
-  check_error(from_json(minimax + R"(, "rotary_dim": 64})"), code::kUnknownValue, "'rotary_dim / head_size': 'head_size' is 0");
+  CHECK(from_json(minimax + R"(, "rotary_dim": 8})")->rotary_fraction == 0.5);  // of hidden / heads
+  check_error(from_json(minimax + R"(, "rotary_dim": 64})"), code::kGeometryInvalid,
+              "rotary_fraction is 4, expected 0 (no rotation) to 1");
+  const std::string gptj = R"({"model_type": "gptj", "n_embd": 64, "n_inner": null, "n_layer": 2, "n_head": 4, "vocab_size": 512)";
+  CHECK(from_json(gptj + R"(, "rotary_dim": 4})")->rotary_fraction == 0.25);
+  CHECK(from_json(gptj + R"(, "rotary_dim": 4})")->feed_forward == 256);
+  const Result<Geometry> small = from_json(R"({"model_type": "gptj", "n_embd": 2, "n_layer": 2, "n_head": 4, "vocab_size": 512})");
+  CHECK(format_diagnostics(small.diagnostics).find("'rotary_dim / head_size': 'head_size' is 0") != std::string::npos);
+  const std::string gpt_oss = R"({"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,)"
+                              R"( "num_attention_heads": 4, "vocab_size": 512, "num_local_experts": 4, "num_experts_per_tok": 2)";
+  const Result<Geometry> oss = from_json(gpt_oss + "}");
+  CHECK(oss->attention_sinks);
+  CHECK(oss->swiglu_limit == 7);
+  CHECK(oss->sliding_window == 128);
+  CHECK(oss->global_layer_every == 2);
+  CHECK(from_json(gpt_oss + R"(, "layer_types": ["full_attention", "full_attention"]})")->sliding_window == 0);
+  CHECK_FALSE(from_json(gpt_oss + R"(, "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "truncate": false}})")->rope_truncated);
+  CHECK(from_json(gpt_oss + R"(, "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})")->rope_truncated);
 }
 
 TEST_CASE("geometry: every family of ours is read, and its own words mean something") {

@@ -251,6 +251,8 @@ const std::map<std::string, OpFunction>& expert_kernels() {
   static const std::map<std::string, OpFunction> table = {
       {"route_softmax", choose<RouterScore::kSoftmax>},
       {"route_softmax_backward", choose_backward<RouterScore::kSoftmax>},
+      {"route_softmax_biased", choose<RouterScore::kSoftmax>},
+      {"route_softmax_biased_backward", choose_backward<RouterScore::kSoftmax>},
       {"route_sigmoid", choose<RouterScore::kSigmoid>},
       {"route_sigmoid_backward", choose_backward<RouterScore::kSigmoid>},
       {"sort_experts", sort},
