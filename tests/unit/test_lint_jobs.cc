@@ -195,6 +195,8 @@ TEST_CASE("lint jobs: what a script says to the scheduler and to conda", "[lint]
          in_job("SL023", Found::kError, "--ntasks_per_node=8", "hostname"),
          in_job("SL014", Found::kNothing, "--signal=B:USR1@60 --open-mode=append",
                 "again() { scontrol requeue $SLURM_JOB_ID; }\ntrap again USR1\nsrun python t.py &\nwait"),
+         in_job("SL014", Found::kNothing, "--requeue --open-mode=append", "python t.py"),
+         in_job("SL014", Found::kWarning, "--requeue --open-mode=append", "python t.py || scontrol requeue $SLURM_JOB_ID"),
          in_job("SL020", Found::kNothing, "--gpus-per-node=8 --mem=0", "hostname"),
          {"ENV005", Found::kNothing, "run.sh", "export MOE_DROP_TOKEN=\"true\"\nexport WANDB_API_KEY=your_key\npython t.py\n"},
          {"ENV008", Found::kWarning, "run.sh", "export NCCL_TREE_THRESHOLD=0\npython t.py\n"},

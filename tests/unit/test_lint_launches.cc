@@ -151,6 +151,17 @@ TEST_CASE("lint launches: a TrainJob's flags that repeat the operator are notes"
   const auto it = std::find_if(report.findings.begin(), report.findings.end(), is_it);
   REQUIRE(it != report.findings.end());
   CHECK(it->diagnostic.severity == Severity::kNote);
+  // A runtime of others' sets no PET_ variables.
+  const std::string one_node =
+      "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec:\n"
+      "  trainer: {numNodes: 2, command: [torchrun, --nnodes=1, t.py]}\n  runtimeRef: {name: ";
+  const auto severity = [&](const std::string& runtime) {
+    const LintReport said = lint_files({{"k.yaml", one_node + runtime + "}\n"}}, {});
+    const auto found = std::find_if(said.findings.begin(), said.findings.end(), is_it);
+    return found == said.findings.end() ? Severity::kNote : found->diagnostic.severity;
+  };
+  CHECK(severity("torch-distributed") == Severity::kError);
+  CHECK(severity("mpi-distributed") == Severity::kWarning);
   // Two jobs in one file: each is held against its own numbers.
   std::string other = text;
   for (size_t at = other.find('2'); at != std::string::npos; at = other.find('2', at + 1)) other[at] = '3';

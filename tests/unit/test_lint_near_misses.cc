@@ -35,6 +35,7 @@ TEST_CASE("lint near misses: each stands beside its mistake", "[lint]") {
   const Pair pairs[] = {
       {"SL017", "j.sbatch", kBatch + "#SBATCH --cpus-per-task=8\nsrun -K python t.py\n",
        kBatch + "#SBATCH --cpus-per-task=8\nsrun -lu bash -c 'nvidia-smi'\nsrun --cpus-per-task 8 -lu bash -c \"$CMD\"\n"},
+      {"ENV004", "j.sh", "export NCCL_WORK_FIFO_DEEP=64\npython t.py\n", "export NCCL_WORK_FIFO_DEPTH=64\npython t.py\n"},
       {"SL008", "j.sbatch",
        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\nsrun --gpus-per-task=1 python t.py\n",
        "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-task=8\nsrun torchrun --nnodes=2 "

@@ -198,6 +198,9 @@ TEST_CASE("unsure: a program's own file hands its values on, and nothing is assu
   const Read trl = read("dpo.yaml", head + "model_name_or_path: a/b\n");
   CHECK(trl.at("gradient_accumulation") == "1");
   CHECK(trl.at("train.method") == "dpo");
+  const Read unsloth = read("grpo.yaml", head + "max_steps: 5\nuse_gradient_checkpointing: unsloth\n");
+  CHECK(unsloth.at("micro_batch") == "4");
+  CHECK(unsloth.at("recompute.policy").empty());
   // Another format's words for the Trainer's keys, and words that any program has.
   CHECK_FALSE(read_config(embedded_templates(), head + "model_name_or_path: a/b\nepochs: 3\n", "dpo.yaml").ok());
   CHECK_FALSE(read_config(embedded_templates(), "base_model: a/b\nbeta: 0.1\nbf16: true\nlr: 1e-5\noutput_dir: o\n", "d.yaml").ok());
@@ -230,6 +233,11 @@ TEST_CASE("unsure: words that several tools have") {
   };
   CHECK(offload("auto").empty());
   CHECK(offload("cpu") == "host");
+  const std::string own =
+      "torchrun --nproc_per_node 8 t.py --checkpoint_path c --per_device_train_batch_size 16 --total_max_len 64 --learning_rate 1e-5 "
+      "--num_train_epochs 2 --save_strategy epoch --save_total_limit 1 ";
+  CHECK(read("c.sh", own + "--micro_train_batch_size 1\n").at("micro_batch").empty());
+  CHECK(read("c.sh", own + "--source_max_len 64\n").at("micro_batch") == "16");
   const std::string head = "output_dir: o\nper_device_train_batch_size: 1\nmax_steps: 5\n";
   CHECK(read("t.yaml", head + "save_total_limit: 0\n").at("checkpoint.keep").empty());
   CHECK(read("t.yaml", head + "save_total_limit: 0\n").lost.find("save_total_limit") != std::string::npos);

@@ -137,6 +137,8 @@ TEST_CASE("what acts: what trains nothing, or trains what no plan has, is refuse
   const std::string factory = "model_name_or_path: a/b\ntemplate: qwen\n", lora = factory + "stage: sft\ndo_train: true\n";
   CHECK(refusal("f.yaml", factory + "infer_backend: vllm\n").find("the file trains nothing: 'infer_backend'") == 0);
   CHECK(refusal("f.yaml", factory + "export_dir: o\nexport_size: 5\n").find("the file trains nothing: 'export_dir'") == 0);
+  CHECK(refusal("f.yaml", "model_name_or_path: m/a\nadapter_name_or_path: s\ntemplate: qwen\nfinetuning_type: lora\n")
+            .find("the file trains nothing: it has an adapter") == 0);
   CHECK(refusal("f.yaml", factory + "finetuning_type: lora\ntask: mmlu_test\n").find("the file trains nothing: 'task'") == 0);
   CHECK(refusal("f.yaml", lora + "finetuning_type: lora\nexport_dir: o\n").empty());
   CHECK(refusal("f.yaml", lora + "finetuning_type: oft\n").find("'finetuning_type' is 'oft'") == 0);

@@ -168,7 +168,10 @@ void k8s_torchrun_option(const Document& d, const Value& root, const LaunchOptio
   const auto own = number(option.value);
   const auto wanted = said_by_operator(root, option.name);
   const bool is_idle = own && wanted && *own == *wanted;
-  const bool breaks = own && ((option.name == "nnodes" && wanted && !is_idle) || (option.name == "node_rank" && !is_idle));
+  const std::string runtime = text(root, "spec.runtimeRef.name");
+  const bool is_of_torch = runtime.empty() || runtime.find("torch") != std::string::npos;  // others set no PET_ variables
+  const bool breaks =
+      own && is_of_torch && ((option.name == "nnodes" && wanted && !is_idle) || (option.name == "node_rank" && !is_idle));
   report.add("K8S002", d, option.span,
              fmt::format("the operator sets what '{}' says: a TrainJob's command is torchrun and the script", option.spelled),
              {.severity = is_idle ? std::optional<Severity>(Severity::kNote) : std::nullopt,

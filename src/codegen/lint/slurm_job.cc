@@ -93,7 +93,8 @@ void sl_requeue(const JobScript& in) {
     if (requeue != nullptr && mode == nullptr) edits.push_back({requeue->line_end, requeue->line_end, "\n#SBATCH --open-mode=append"});
     in.report.add("SL013", in.d, at, "a requeued job truncates the log of its first attempt", {"", "", edits, {}});
   }
-  const bool is_on_signal = own != std::string::npos && traps_a_signal(in);  // at the time limit, not when it fails
+  if (own == std::string::npos) return;          // --requeue alone: SLURM does it after a node's failure or preemption
+  const bool is_on_signal = traps_a_signal(in);  // at the time limit, not when it fails
   const bool has_marker =
       mentions(in, "[ -f ") || mentions(in, "[[ -f ") || mentions(in, "[ -e ") || mentions(in, "[[ -e ") || mentions(in, "test -f");
   if (!mentions(in, "SLURM_RESTART_COUNT") && !has_marker && !is_on_signal) {

@@ -138,6 +138,14 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   }
   // "--batch_size" is of a process in one script and of all of them in the next.
   lose_if("micro_batch", [](const auto& one) { return is_same_key(one.key, "batch_size"); });
+  // Beside a micro-batch by name "--per_device_train_batch_size" is of all steps that are accumulated.
+  lose_if("micro_batch", [&found](const auto& one) {
+    const auto is_other = [&one](const FoundKey& key) {
+      const bool is_micro = is_same_key(key.key, "micro_train_batch_size") || is_same_key(key.key, "micro_batch_size");
+      return is_micro && !is_same_key(key.key, one.key) && key.text != field_text(one.value);
+    };
+    return std::any_of(found.begin(), found.end(), is_other);
+  });
   // AdamW by its plain name, whatever another tool calls its own.
   const auto plain = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return (is_same_key(one.key, "optimizer") || is_same_key(one.key, "optim")) && same_name(one.text, "adamw");
