@@ -193,6 +193,8 @@ TEST_CASE("lint jobs: what a script says to the scheduler and to conda", "[lint]
          in_job("SL006", Found::kNote, "--output=logs/%j.out", "hostname"),
          in_job("SL023", Found::kNothing, "--image=site/pytorch:1 --module=gpu", "hostname"),
          in_job("SL023", Found::kError, "--ntasks_per_node=8", "hostname"),
+         in_job("SL021", Found::kNothing, "--nodes=1", "srun --auto-resume=1 python t.py"),
+         in_job("SL021", Found::kWarning, "--nodes=1", "srun --auto-begin=1 python t.py"),
          in_job("SL014", Found::kNothing, "--signal=B:USR1@60 --open-mode=append",
                 "again() { scontrol requeue $SLURM_JOB_ID; }\ntrap again USR1\nsrun python t.py &\nwait"),
          in_job("SL014", Found::kNothing, "--requeue --open-mode=append", "python t.py"),

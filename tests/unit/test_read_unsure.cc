@@ -216,6 +216,10 @@ TEST_CASE("unsure: words that several tools have") {
             .empty());
   CHECK(read("b.sh", "deepspeed src/train.py --stage sft --do_train --template qwen --finetuning_type lora --dataset d" + flags + "\n")
             .at("train.finetune") == "lora");
+  const Result<std::vector<Reading>> predicts = read_config(
+      embedded_templates(), "torchrun src/train_bash.py --stage sft --do_predict --template t --dataset d" + flags + "\n", "b.sh");
+  REQUIRE(predicts.ok());
+  CHECK((*predicts)[0].complaints.size() == 1);
   // A section "fsdp" is none of DeepSpeed's, which its own keys decide.
   const Read deepspeed = read("ds.json",
                               "{\"train_micro_batch_size_per_gpu\": 2, \"steps_per_print\": 10, \"fp16\": {\"enabled\": true}, "

@@ -94,9 +94,10 @@ std::string misspelt_option(const std::vector<NameEntry>& entries, std::string_v
 }
 
 bool is_spank_option(std::string_view spelled) {
-  static constexpr std::array<std::string_view, 14> kOptions = {"--image",      "--module",  "--volume",      "--clearenv", "--env",
-                                                                "--entrypoint", "--workdir", "--perf",        "--tmpdir",   "--uenv",
-                                                                "--view",       "--x11",     "--environment", "--quotatype"};
+  // The last is of SageMaker HyperPod's clusters.
+  static constexpr std::array<std::string_view, 15> kOptions = {
+      "--image",  "--module", "--volume", "--clearenv", "--env",         "--entrypoint", "--workdir",    "--perf",
+      "--tmpdir", "--uenv",   "--view",   "--x11",      "--environment", "--quotatype",  "--auto-resume"};
   static constexpr std::array<std::string_view, 4> kFamilies = {"--container-", "--shifter", "--scitas-", "--no-container-"};
   return std::find(kOptions.begin(), kOptions.end(), spelled) != kOptions.end() ||
          std::any_of(kFamilies.begin(), kFamilies.end(),
