@@ -363,6 +363,8 @@ TEST_CASE("lint jobs: what is harmless or true of some releases is no error", "[
        {"FSDP020", Found::kWarning, "a.yaml", zero("main_process_port: 29600")},
        {"ACC012", Found::kWarning, "a.yaml", "distributed_type: 'NO'\nnum_processes: 1\nfsdp_config: {fsdp_version: 2}\n"},
        {"ACC012", Found::kError, "a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"},
+       {"ACC012", Found::kNothing, "a.yaml",
+        "distributed_type: MULTI_GPU\ndistributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"},
        {"FSDP001", Found::kWarning, "a.yaml", fsdp("fsdp_reshard_after_forward: true")},
        {"FSDP020", Found::kWarning, "a.yaml", zero("optimizer: {type: AdamW}")},
        {"FSDP020", Found::kWarning, "a.yaml", zero("zero_optimization: {overlap_comm: true}")},

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/text.h"
 
@@ -261,11 +262,15 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
     report.add("ACC007", d, span, "'mixed_precision: no' without quotes is false to a YAML reader",
                {"", "", {{span.begin, span.end, "'no'"}}, {}});
   }
+  // A key given twice is FIL002's: accelerate's reader takes the last, and the first says nothing.
+  const bool is_type_twice = std::any_of(d.broken.begin(), d.broken.end(), [](const Diagnostic& one) {
+    return one.code == code::kDuplicateKey && one.message.find("'distributed_type'") != std::string::npos;
+  });
   for (const auto& [section, wanted] : {std::pair("fsdp_config", "FSDP"), std::pair("deepspeed_config", "DEEPSPEED"),
                                         std::pair("megatron_lm_config", "MEGATRON_LM")}) {
     const TreeNode at = node(root, section);
     const bool is_empty = !at || (at.value->entries.empty() && at.value->kind != Value::Kind::kScalar);
-    if (is_empty || type.empty() || type == wanted) continue;
+    if (is_empty || type.empty() || type == wanted || is_type_twice) continue;
     // One process has nothing to split, and stage 0 and NO_SHARD split nothing: the section is left over from another run.
     const Value& inside = *at.value;
     const bool is_whole = real(inside, "zero_stage").value_or(1) == 0 || real(inside, "zero_optimization.stage").value_or(1) == 0 ||
