@@ -160,6 +160,11 @@ std::string rows_of_tokens(const std::string& index, ProgramBuilder& b) {
   return order.empty() ? "" : order[0];
 }
 
+bool scores_experts(const Op& product, const std::vector<Op>& forward) {
+  return std::any_of(forward.begin(), forward.end(),
+                     [&](const Op& op) { return op.kernel.starts_with("route_") && op.reads[0] == product.writes[0]; });
+}
+
 bool has_experts(const Program& program) {
   return std::any_of(program.forward.begin(), program.forward.end(), [](const Op& op) { return op.kind == OpKind::kGroupedGemm; });
 }

@@ -36,5 +36,7 @@ std::string rows_of_tokens(const std::string& index, ProgramBuilder& b);
 
 // Does the program have experts?
 bool has_experts(const Program& program);
+// Is it a router's product, which an op of `forward` chooses by?
+bool scores_experts(const Op& product, const std::vector<Op>& forward);
 
 }  // namespace distsetup

@@ -229,7 +229,8 @@ class TunedSlots {
     for (ParameterDecl& p : parameters) p.trains = !p.balances && choice.unit->trained.contains(p.name);
     if (choice.tuning->is_quantized && choice.kind == UnitKind::kBlock)
       for (const Op& op : forward)
-        if (op.kernel.starts_with("linear") && is_frozen(op.reads[1].substr(2))) quantized_.insert(op.reads[1].substr(2));
+        if (op.kernel.starts_with("linear") && is_frozen(op.reads[1].substr(2)) && !scores_experts(op, forward))
+          quantized_.insert(op.reads[1].substr(2));
     for (ParameterDecl& p : adapter_parameters(parameters, choice.unit->adapted, choice.tuning->rank)) {
       with_gradients_.insert(p.slot);
       parameters.push_back(std::move(p));

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <regex>
 
+#include "plan/expert_rules.h"
 #include "plan/plan.h"
 #include "plan/program.h"
 
@@ -31,10 +32,11 @@ std::vector<const ParameterDecl*> parameters_of(const Program& program) {
   return out;
 }
 
-// A matrix that rows are multiplied by: not an embedding, not a norm.
+// A matrix that rows are multiplied by: not an embedding, not a norm; nor a router's, which is no linear layer to PEFT (Transformers
+// has modules of its own for routers).
 bool is_linear(const Program& program, const ParameterDecl& p) {
   return p.shape.size() == 2 && std::any_of(program.forward.begin(), program.forward.end(), [&](const Op& op) {
-           return op.kernel.starts_with("linear") && op.reads[1] == "p:" + p.slot;
+           return op.kernel.starts_with("linear") && op.reads[1] == "p:" + p.slot && !scores_experts(op, program.forward);
          });
 }
 

@@ -350,8 +350,8 @@ def main():
         for offset, mesh in enumerate(MESHES):
             if name == "gpt2" and mesh.startswith("pp"):
                 continue  # its positions go with the embedding, which is tied to the head
-            if name == "gpt_oss" and kind != "q, v":
-                continue  # PEFT has no adapters for experts in one tensor, nor for a router
+            if name == "gpt_oss" and kind == "k, up, rslora":
+                continue  # PEFT has no adapters for experts in one tensor
             if name == "deepseek_v3" and mesh.startswith("tp"):
                 continue  # latent attention is not split
             if every or mesh in ("1", "zero3 × 2", "ddp × 3") and name in ("llama", "qwen2") and kind == "q, v" or offset == number % len(MESHES):

@@ -132,6 +132,29 @@ TEST_CASE("native programs: sinks and clipped gates are run by families that hav
   CHECK(format_diagnostics(check_native(g)).find("needs attention_sinks") != std::string::npos);
 }
 
+TEST_CASE("native programs: a router has no adapter and is not quantised, as for PEFT and bitsandbytes") {
+  const Presets presets = *load_presets();
+  for (const char* id : {"gpt_oss_20b", "mixtral_8x7b", "qwen1.5_moe_a2.7b"}) {
+    INFO(id);
+    const Geometry g = *find_model(presets, id);
+    Tuning tuning;
+    tuning.rank = 4;
+    tuning.targets = {std::string(kAllLinear)};
+    tuning.is_quantized = true;
+    const std::shared_ptr<const NativePrograms> programs = native_programs(g, {}, tuning);
+    const Program& block = programs->blocks.front();
+    const auto has = [](const std::vector<ParameterDecl>& list, std::string_view part) {
+      return std::any_of(list.begin(), list.end(), [&](const ParameterDecl& p) { return p.name.find(part) != std::string::npos; });
+    };
+    const std::string router = g.family == "gpt_oss" ? "mlp.router." : g.family == "mixtral" ? "block_sparse_moe.gate." : "mlp.gate.";
+    CHECK(has(block.parameters, "o_proj.lora_A"));
+    CHECK(has(block.quantized_parameters, "o_proj.weight"));
+    CHECK_FALSE(has(block.parameters, router));
+    CHECK_FALSE(has(block.quantized_parameters, router));
+    CHECK(has(block.frozen_parameters, router));
+  }
+}
+
 TEST_CASE("native programs: layers with and without a window are two programs") {
   Geometry g = tiny_geometry(4);
   g.sliding_window = 5;
