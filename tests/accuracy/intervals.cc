@@ -135,7 +135,7 @@ Calibration residuals(const std::vector<const Scored*>& rows) {
       for (const Feature& feature : of_row) all.constants["measured.time." + feature.key] += 1;
     }
     // A run that came through shows that it needs no more than its GPU has, whether or not its memory is printed.
-    if (row->row.ran_out()) continue;
+    if (row->row.ran_out() || row->is_transfer) continue;
     for (const Feature& feature : of_row) all.constants["measured.memory." + feature.key] += 1;
   }
   const Classes classes = classes_of(rows);

@@ -25,6 +25,7 @@ void set_lora(Setup& s, const Row& row) {
 void set_storage(Setup& s, const Row& row) {
   const std::string& precision = row.text("precision");
   s.parameter_dtype = s.gradient_dtype = s.state_dtype = s.reduce_dtype = contains(precision, "mixed") ? Dtype::kF32 : Dtype::kBf16;
+  s.autocast = contains(precision, "mixed");
   s.frozen_dtype = s.parameter_dtype;
   const bool double_quantised = row.says("param_dtype", "dq");
   if (s.finetune == Finetune::kQlora) s.frozen_dtype = double_quantised ? Dtype::kNf4Double : Dtype::kNf4;

@@ -50,6 +50,12 @@ Result<Setup> core_row(const Row& row, Setup s) {
     const bool fp8_weights = s.fp8 == Fp8Recipe::kDelayed || s.fp8 == Fp8Recipe::kTensorwise || s.fp8 == Fp8Recipe::kMxfp8;
     if (s.compute == Dtype::kF8 && fp8_weights && s.finetune == Finetune::kFull) s.parameter_dtype = Dtype::kF8;
   }
+  // From d7c7db3ad (2026-02-16) to b10e58df5 (2026-06-18) its switch for fp32 gradients did not reach Megatron-Core; until 4.3.1 the
+  // loss is Transformer Engine's.
+  if (row.says("framework", "SWIFT") && contains(notes, "ms-swift 4.1")) {
+    s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
+    s.loss = LossHead::kFusedKernel;
+  }
   if (row.says("strategy", "Megatron-FSDP")) {
     s.sharding = Sharding::kZero3;
     // The 70B and 405B recipes on Megatron-FSDP offload the activations of a third to half of the layers (cpu_offloading_num_layers).
@@ -135,6 +141,8 @@ Result<Setup> megatron_row(const Row& given) {
   if (given.says("framework", "zero-bubble")) return unmapped(given, "the sequence length and the micro-batches are not stated");
   if (given.says("notes", "seq/gbs are doubtful"))
     return unmapped(given, "its printed times are more than the GPUs can do: the sequence or the batch is another");
+  if (given.says("framework", "SWIFT") && given.says("notes", "filled to an unknown part"))
+    return unmapped(given, "how far samples fill the packed length is not stated");
   const Row row = with_defaults(given);
   Result<Setup> common = common_setup(row);
   if (!common) return common;

@@ -199,8 +199,8 @@ namespace {
 // Rows of 2024 on say what their tool sets, or leave the batch to it; those of older pages have rules of their own in hf_rows.cc.
 bool is_trainer_row(const Row& row) {
   const std::string& framework = row.text("framework");
-  for (const std::string_view begin :
-       {"axolotl", "LLaMA-Factory", "HF Trainer / TRL", "HF accelerate", "ms-swift (HF Trainer + ", "FlagPerf (DeepSpeed"}) {
+  for (const std::string_view begin : {"axolotl", "LLaMA-Factory", "HF Trainer / TRL", "HF Trainer / PEFT", "HF accelerate",
+                                       "ms-swift (HF Trainer + ", "FlagPerf (DeepSpeed", "Halo", "megatron-sft-recipes"}) {
     if (framework.starts_with(begin)) return true;
   }
   if (framework.starts_with("ms-swift (HF")) return row.says("optimizer", "HF default");

@@ -73,7 +73,10 @@ void storage(Setup& s, const Row& row) {
     if (low || (full && !stored.empty() && !contains(stored, "master"))) s.master_copy = false;
   }
   if (full) return;
-  s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : Dtype::kBf16;
+  s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : stored.starts_with("fp16") ? Dtype::kF16 : Dtype::kBf16;
+  // What peft prepares becomes fp32 where it is not 4-bit; the Trainer's autocast computes in 16 bits all the same.
+  if (contains(row.text("notes"), "prepare_model_for_kbit_training"))
+    s.software.residual_in_fp32 = s.software.unquantised_in_fp32 = true;
   // axolotl quantises stacks of experts where it is told to; Llama 4's it makes linear layers first.
   s.quantized_experts = has_feature(row, {"experts quantized"}) || row.text("model").starts_with("Llama-4");
   // PEFT's adapters are fp32 (autocast_adapter_dtype); DeepSpeed casts the whole model, and units of FSDP have one type.
@@ -128,8 +131,33 @@ void adapters(Setup& s, const Row& row) {
     if (rank == 0) rank = static_cast<int64_t>(number_after(notes, before).value_or(0));
   }
   const bool some = contains(notes, "q_proj") || contains(notes, "q and v") || contains(notes, "qv");
-  s.lora = lora_targets(some ? "qv" : "all", rank > 0 ? rank : 8);
+  const bool attention = contains(notes, "on the attention projections");
+  s.lora = lora_targets(some ? "qv" : attention ? "attention" : "all", rank > 0 ? rank : 8);
+  s.lora.dropout = number_after(notes, "dropout ").value_or(0);
   s.lora.dtype = dtype;
+}
+
+// torch.compile over the whole model, its loss in the graph.
+void compile(Setup& s) {
+  s.compiled = true;
+  s.program = "unknown_compiled";
+  s.loss = LossHead::kCompiled;
+  s.software.online_softmax = true;
+}
+
+// Halo (whitecircle/halo): Transformers' modules under TRL's trainer, FSDP2 and an expert parallelism of its own.
+void halo(Setup& s, const Row& row) {
+  const std::string& notes = row.text("notes");
+  if (contains(notes, "Liger cross-entropy")) s.loss = LossHead::kFusedKernel;
+  set_expert_ranks(s, row);
+  s.software.lone_experts_apart = true;
+  if (contains(notes, "DeepEP")) s.expert_dispatch = ExpertDispatch::kDirect;
+  s.cp_method = CpMethod::kUlysses;
+  if (row.says("flash_attention", "flash-attn 2")) s.flash_package = 2;
+  s.software.flex_attention = row.says("flash_attention", "flex");
+  if (s.finetune == Finetune::kFull) return;
+  s.lora.dtype = Dtype::kBf16;  // _cast_peft_params_to_compute_dtype
+  s.gradient_dtype = s.state_dtype = Dtype::kBf16;
 }
 
 }  // namespace
@@ -157,8 +185,9 @@ Result<Setup> trainer_row(const Row& row) {
   lengths(s, row);
   const std::string& notes = row.text("notes");
   const std::string& recompute = row.text("activation_ckpt");
-  // Open: fine-tuning tools turn it on; plain scripts do not.
-  const bool script = row.says("framework", "accelerate run_clm") || row.says("framework", "HF accelerate");
+  // Open: fine-tuning tools turn it on, and so does what prepares a 4-bit model; plain scripts do not.
+  const bool script = row.says("framework", "accelerate run_clm") || row.says("framework", "HF accelerate") ||
+                      (row.says("framework", "HF Trainer / PEFT") && s.finetune != Finetune::kQlora);
   s.recompute = recompute == "full" || (recompute.empty() && !script) ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.reentrant_checkpoint = !contains(notes, "use_reentrant False") && s.framework != Framework::kFsdp2;
   s.software.gradients_freed_after_step = true;
@@ -166,6 +195,12 @@ Result<Setup> trainer_row(const Row& row) {
   s.software.accumulates_whole = s.framework == Framework::kFsdp1 && contains(notes, "no_sync") && !contains(notes, "sync_each_batch");
   if (row.says("flash_attention", "FA3")) s.flash_package = 3;
   if (row.says("flash_attention", "FA4")) s.flash_package = 4;
+  if (row.text("compile") == "yes") compile(s);
+  if (row.says("framework", "Halo")) {
+    halo(s, row);
+    // benchmark_sft_ep.py trains on filler text.
+    if (s.ep > 1) return unmapped(row, "how many rows the busiest expert rank gets is not stated");
+  }
   return s;
 }
 

@@ -159,6 +159,58 @@ TEST_CASE("replay programs: with adapters frozen matrices save nothing and each 
   CHECK(gradients == 4);
 }
 
+TEST_CASE("replay programs: autocast keeps a cast of every frozen matrix of another type until its backward") {
+  Setup s = torchtitan(4096);
+  s.program = "hf_eager";
+  s.framework = Framework::kDdp;
+  s.sharding = Sharding::kDdp;
+  s.dp_shard = 1;
+  s.recompute = ActivationRecompute::kNone;
+  s.finetune = Finetune::kLora;
+  s.lora.rank = 16;
+  s.lora.query = s.lora.value = true;
+  s.parameter_dtype = Dtype::kBf16;
+  s.autocast = true;
+  const auto allocated = [&](Dtype frozen) {
+    s.frozen_dtype = frozen;
+    return simulate_memory(s).allocated_bytes;
+  };
+  const int64_t block = 2 * 4096 * 4096 + 2 * 1024 * 4096 + 3 * 14336 * 4096, matrices = 32 * block + 128256 * 4096;
+  CHECK(gib(allocated(Dtype::kF16) - allocated(Dtype::kBf16)) == Approx(gib(2 * matrices)).epsilon(0.01));
+  s.autocast = false;
+  CHECK(allocated(Dtype::kF16) == allocated(Dtype::kBf16));
+}
+
+TEST_CASE("replay programs: a fused loss copies the logits without their last position until Transformers 4.49") {
+  for (const char* name : {"hf_eager", "hf_fused"}) {
+    Setup s = torchtitan(8192);
+    s.program = name;
+    s.recompute = ActivationRecompute::kFull;
+    s.loss = LossHead::kFusedKernel;
+    const int64_t now = simulate_memory(s).allocated_bytes;
+    s.software.logits_shifted = true;
+    // 8 bytes a logit; since then 6: the fp32 ones, whose gradient takes their place, and its cast
+    CHECK(gib(simulate_memory(s).allocated_bytes - now) == Approx(gib(2 * int64_t{128256} * 8192)).epsilon(0.01));
+  }
+}
+
+TEST_CASE("replay programs: a rank holds its own experts of Transformers' modules") {
+  Setup s = torchtitan(1024);
+  s.program = "hf_eager";
+  s.recompute = ActivationRecompute::kFull;
+  s.model.num_experts = 32;
+  s.model.experts_per_token = 4;
+  s.model.expert_feed_forward = 1024;
+  s.software.lone_experts_apart = true;
+  const auto of_experts = [&](int ep) {
+    s.ep = ep;
+    return bound_bytes(s);
+  };
+  CHECK(of_experts(8) == of_experts(1));  // a shard of all of them, or one of eight parts whole
+  s.ep = 8;
+  CHECK(simulate_memory(s).allocated_bytes < bound_bytes(s) + 16 * (int64_t{1} << 30));
+}
+
 TEST_CASE("replay programs: every program takes every loss that fits it and every family") {
   for (const std::string& id : program_ids()) {
     const BlockProgram* program = find_program(id);
@@ -224,7 +276,9 @@ TEST_CASE("replay programs: allocated memory of published Hugging Face runs") {
   s.fused_norm = true;
   CHECK(gib(replay_memory(s).allocated_bytes) == Approx(52.51).epsilon(0.002));
   s.loss = LossHead::kFusedKernel;
+  s.software.logits_shifted = true;
   CHECK(gib(replay_memory(s).allocated_bytes) == Approx(53.36).epsilon(0.002));
+  s.software.logits_shifted = false;
 
   s.framework = Framework::kDdp;
   s.sharding = Sharding::kDdp;

@@ -66,6 +66,7 @@ struct Software {
   bool kv_heads_repeated = false;        // before flash attention too (Transformers' Mistral before 4.48)
   bool low_precision_logits_kept =
       false;                       // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
+  bool logits_shifted = false;     // Transformers before 4.49: the loss copies the logits without their last position
   bool fp8_weights_saved = false;  // torchao without force_recompute_fp8_weight_in_bwd: the cast weight waits for backward
   bool fp8_abs_saved = false;      // torchtitan 2024-11-26 to 2025-02-06: aten.abs is on the list of op-selective recompute
   bool attention_recomputed = false;   // torchtitan before 2025-12 where SDPA takes cuDNN's kernel: not on that list

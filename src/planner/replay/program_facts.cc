@@ -90,6 +90,11 @@ uint64_t facts_of(const Setup& s) {
   // An interpreted graph frees what no later operation reads; in Python local names hold it until the function returns.
   say(Condition::kSplitLoss, s.tp > 1 && !s.software.traced && !s.software.interpreted);
   say(Condition::kAutocast, s.autocast);
+  // A gather makes the compute type of a sharded matrix; a compiled backward casts again, as the weight lives on. Left out: trained
+  // fp32 matrices, whose casts live as long.
+  say(Condition::kCastsKept, s.autocast && s.framework == Framework::kDdp && s.finetune == Finetune::kLora && !s.compiled &&
+                                 s.compute != Dtype::kF32 && s.frozen_dtype != s.compute);
+  say(Condition::kLogitsShifted, s.software.logits_shifted);
   say(Condition::kLowPrecisionLogitsKept, s.software.low_precision_logits_kept);
   say(Condition::kResidualInFp32, s.software.residual_in_fp32);
   say(Condition::kHeadInFp32, s.stays_in_fp32());

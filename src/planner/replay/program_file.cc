@@ -74,7 +74,9 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "liger_casts_logits",
                                                                                                   "liger_casts_share",
                                                                                                   "head_in_fp32",
-                                                                                                  "logits_capped"};
+                                                                                                  "logits_capped",
+                                                                                                  "logits_shifted",
+                                                                                                  "casts_kept"};
 
 When when_of(const Value* value, Diagnostics& said) {
   When when;
@@ -182,6 +184,16 @@ struct SectionReader {
         op.kind == ProgramOp::Kind::kKernel && op.weight >= 0 && !section.weights[static_cast<size_t>(op.weight)].target.empty();
     const ProgramOp plain = op;
     if (adaptable) op.when.none |= bit_of(Condition::kQuantized);
+    const bool castable = op.kind == ProgramOp::Kind::kKernel && op.kernel != nullptr && op.kernel->name == "linear" &&
+                          !section.weights[static_cast<size_t>(op.weight)].expert;
+    if (castable) {
+      ProgramOp cast = op;
+      cast.kernel = kernel("linear_cast", value.location);
+      cast.recomputed = nullptr;
+      cast.when.all |= bit_of(Condition::kCastsKept);
+      op.when.none |= bit_of(Condition::kCastsKept);
+      if (cast.kernel != nullptr) section.ops.push_back(std::move(cast));
+    }
     section.ops.push_back(std::move(op));
     if (adaptable) quantized_and_adapted(plain, value);
   }

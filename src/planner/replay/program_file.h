@@ -82,6 +82,8 @@ enum class Condition : uint8_t {
   kLigerCastsShare,      // it casts what a chunk adds to the head's gradient
   kHeadInFp32,           // the head's weight is fp32, and nothing casts what it computes
   kLogitsCapped,         // logits become cap · tanh(logit / cap)
+  kLogitsShifted,        // the loss copies the logits without their last position; else it shifts the labels
+  kCastsKept,            // torch.autocast casts each frozen matrix, and autograd keeps the cast until its backward
   kCount
 };
 inline constexpr uint64_t bit_of(Condition condition) { return uint64_t{1} << static_cast<int>(condition); }

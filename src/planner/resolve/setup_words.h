@@ -43,6 +43,7 @@ inline constexpr Named<bool Software::*> kSoftwareFlags[] = {
     {"gradient_as_bucket_view", &Software::gradient_as_bucket_view},
     {"kv_heads_repeated", &Software::kv_heads_repeated},
     {"low_precision_logits_kept", &Software::low_precision_logits_kept},
+    {"logits_shifted", &Software::logits_shifted},
     {"fp8_weights_saved", &Software::fp8_weights_saved},
     {"fp8_abs_saved", &Software::fp8_abs_saved},
     {"attention_recomputed", &Software::attention_recomputed},
