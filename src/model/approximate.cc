@@ -252,7 +252,8 @@ const Approximation* approximation(const Geometry& geometry) {
   return found == std::end(kApproximations) ? nullptr : found;
 }
 
-Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters) {
+Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters,
+                                      std::string_view what_is_not_known) {
   const ConfigSizes s(config);
   const std::string type = s.has({"model_type"}) ? s.text({"model_type"}) : "not stated";
   Geometry g;
@@ -301,9 +302,9 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   const std::string off = as.parameters > 0 ? fmt::format(", within {:.2g} % for 9 of 10 architectures", 100 * as.parameters) : "";
   Diagnostics said = {note(
       code::kUnsupportedArchitecture, config.location,
-      fmt::format("model_type '{}' is not known: planned as a transformer of its sizes, {} parameters ({}{}); memory within {:.0f} %, "
+      fmt::format("{} '{}' is not known: planned as a transformer of its sizes, {} parameters ({}{}); memory within {:.0f} %, "
                   "time within {:.0f} %",
-                  type, format_count(count_parameters(g).total), as.from, off, 100 * as.memory, 100 * as.time))};
+                  what_is_not_known, type, format_count(count_parameters(g).total), as.from, off, 100 * as.memory, 100 * as.time))};
   if (shares) {
     const int64_t planned = count_parameters(g).total;
     said.push_back(

@@ -32,8 +32,9 @@ const Approximation* approximation(const Geometry& geometry);
 inline bool is_approximate(const Geometry& geometry) { return approximation(geometry) != nullptr; }
 
 // From the sizes that its config.json states, under the names that families use for them; what is left of `parameters` (0: not known)
-// goes into the MLPs. Errors: no layers, width or vocabulary.
-Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters);
+// goes into the MLPs. `what_is_not_known` of its model_type is said. Errors: no layers, width or vocabulary.
+Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters,
+                                      std::string_view what_is_not_known = "model_type");
 
 // Elements of all tensors of DIRECTORY/*.safetensors, from their headers. 0: there are none, or one cannot be read.
 int64_t count_in_safetensors(const std::string& directory);

@@ -122,6 +122,7 @@ Diagnostics read_over(const Presets& presets, const PresetFile& file, int num_ba
   if (const Value* values = reader.child("values")) read_values(*values, family, diagnostics);
   if (const Value* fields = reader.child("fields")) read_fields(*fields, family, diagnostics);
   for (const std::string& key : texts_of(reader.child("refuse"))) family.refused_keys.push_back(key);
+  if (const Value* kinds = reader.child("layer_kinds")) family.layer_kinds = texts_of(kinds);
   if (const Value* left_out = reader.child("left_out")) {
     for (const auto& [key, what] : left_out->entries) family.left_out[key] = what.text;
   }
@@ -155,6 +156,16 @@ Result<Family> find_family(const Presets& presets, std::string_view model_type, 
   Diagnostics diagnostics = read_over(presets, *find_preset(presets, "families", model_type), 0, family);
   if (has_error(diagnostics)) return diagnostics;
   return family;
+}
+
+bool has_layers_of(const Presets& presets, const Value& type, const Value& config) {
+  const Result<Family> family = find_family(presets, type.text, type.location);
+  if (!family.ok() || family->layer_kinds.empty()) return true;  // what is wrong with it is said elsewhere
+  const Value* kinds = config.find("layer_types");
+  const auto is_known = [&](const Value& kind) {
+    return std::find(family->layer_kinds.begin(), family->layer_kinds.end(), kind.text) != family->layer_kinds.end();
+  };
+  return kinds != nullptr && std::all_of(kinds->items.begin(), kinds->items.end(), is_known);
 }
 
 Result<std::string> family_layer_class(const Presets& presets, std::string_view model_type, const Location& at) {

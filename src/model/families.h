@@ -41,12 +41,17 @@ struct Family {
   std::vector<std::string> refused_keys;                  // true there makes another model, which is not known here
   std::map<std::string, std::string> left_out;            // key with a count -> the name of what is counted and not planned
   ExpertLayerKeys expert_layers;
+  // What config.json's `layer_types` calls a layer of it; empty: it is not asked. A model with other layers, or that says nothing of
+  // them, is none of this family, whatever its model_type.
+  std::vector<std::string> layer_kinds;
 };
 
 // kUnsupportedArchitecture with the nearest name at `at` when there is none.
 Result<Family> find_family(const Presets& presets, std::string_view model_type, const Location& at);
 bool is_family(const Presets& presets, std::string_view model_type);
 std::vector<std::string> family_names(const Presets& presets);
+// Are the layers of a config.json those of the family that its model_type `type` names, as far as the family asks (layer_kinds)?
+bool has_layers_of(const Presets& presets, const Value& type, const Value& config);
 // Its layer_class alone, without reading what it is based on.
 Result<std::string> family_layer_class(const Presets& presets, std::string_view model_type, const Location& at);
 

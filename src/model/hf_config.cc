@@ -359,7 +359,8 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
   if (config.kind != Value::Kind::kMap) return error(code::kWrongType, config.location, "config.json is not an object");
   const Value* type = config.find("model_type");
   if (type != nullptr && type->kind == Value::Kind::kNull) type = nullptr;
-  const bool is_known = type != nullptr && is_family(presets, type->text);
+  const bool has_family = type != nullptr && is_family(presets, type->text);
+  const bool is_known = has_family && has_layers_of(presets, *type, config);
   if (const Value* text = text_part(config); !is_known && text != nullptr) {  // a model with pictures or sound
     Value own = *text;                                                        // whether embeddings are tied may stand outside
     if (const Value* tied = config.find("tie_word_embeddings"); tied != nullptr && own.find("tie_word_embeddings") == nullptr) {
@@ -373,8 +374,9 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
     return part;
   }
   if (!is_known) {
-    Result<Geometry> near = approximate_geometry(config, name, directory.empty() ? 0 : count_in_safetensors(directory));
-    if (type != nullptr && !near.diagnostics.empty() && near.diagnostics.front().help.empty())
+    Result<Geometry> near = approximate_geometry(config, name, directory.empty() ? 0 : count_in_safetensors(directory),
+                                                 has_family ? "one kind of layer of model_type" : "model_type");
+    if (type != nullptr && !has_family && !near.diagnostics.empty() && near.diagnostics.front().help.empty())
       if (const std::string known = nearest_name(type->text, family_names(presets)); !known.empty())
         near.diagnostics.front().help = fmt::format("did you mean '{}'", known);
     return near;

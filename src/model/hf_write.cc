@@ -97,6 +97,7 @@ Json config_with(const Family& family, const Geometry& g, unsigned chosen, HeadS
   }
   put_rope_scaling(g, config);
   put_expert_layers(family.expert_layers, g, config);
+  if (!family.layer_kinds.empty()) config["layer_types"] = std::vector(static_cast<size_t>(g.num_layers), family.layer_kinds.front());
   return config;
 }
 

@@ -65,6 +65,9 @@ FAMILIES = {
     "ernie4_5_moe": ("ernie4_5_moe", {"moe_num_experts": 8, "moe_k": 3, "moe_intermediate_size": 40, "moe_num_shared_experts": 2,
                                       "moe_layer_start_index": 1, "pad_token_id": None, "tie_word_embeddings": True}),
     "gptj": ("gptj", {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "n_inner": 80, "rotary_dim": 4}),
+    "granitemoehybrid": ("granitemoehybrid", {"num_local_experts": 0, "shared_intermediate_size": 80, "layer_types": ["full_attention"] * 3,
+                                              "position_embedding_type": "rope", "embedding_multiplier": 12.0, "attention_multiplier": 0.05,
+                                              "residual_multiplier": 0.22, "logits_scaling": 6.0, "pad_token_id": None, "mamba_n_heads": 12}),
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
     "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
@@ -109,7 +112,7 @@ def settings(family, changes):
     if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi", "gptj"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
-    if family in ("phi3", "granite", "granitemoe", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
+    if family in ("phi3", "granite", "granitemoe", "granitemoehybrid", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
                   "smollm3", "cohere", "cohere2", "exaone4"):
         common.pop("head_dim")
     if family in ("gpt2", "gpt_bigcode", "gptj"):
