@@ -373,9 +373,8 @@ void ShellExpander::assign(ShellAssignment& one) {
   const ExpandedText text = expand(one.value);
   one.known = text.text;
   std::vector<ShellWord> words;
-  const bool is_quoted = one.value.parts.size() == 1 && one.value.parts[0].quote != ShellQuote::kNone;
-  if (is_quoted) {
-    words = split(one.value.parts[0].span, one.value.parts[0].quote == ShellQuote::kDouble);
+  if (const WordPart* quoted = only_quoted(one.value)) {
+    words = split(quoted->span, quoted->quote == ShellQuote::kDouble);
   } else if (one.value.parts.size() == 1 && !text.is_known) {
     words = expand_words({one.value});
   } else {

@@ -258,4 +258,15 @@ size_t end_of_placeholder(std::string_view text, size_t at, size_t end) {
   return at;
 }
 
+const WordPart* only_quoted(const ShellWord& word) {
+  const WordPart* only = nullptr;
+  for (const WordPart& part : word.parts) {
+    if (part.quote == ShellQuote::kNone) return nullptr;
+    if (part.text.empty() && word.parts.size() > 1) continue;
+    if (only != nullptr) return nullptr;
+    only = &part;
+  }
+  return only;
+}
+
 }  // namespace distsetup::foreign

@@ -43,4 +43,7 @@ std::string without_escapes(std::string_view text);
 // Where "<path to data>" ends, a text that somebody is to replace; `at` where there is none. "<in >out" is no such text.
 size_t end_of_placeholder(std::string_view text, size_t at, size_t end);
 
+// The one quoted text that a word is: empty quotes around it (CMD="""torchrun ...""") put nothing into it.
+const WordPart* only_quoted(const ShellWord& word);
+
 }  // namespace distsetup::foreign
