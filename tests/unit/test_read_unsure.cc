@@ -122,16 +122,18 @@ TEST_CASE("unsure: programs beside the one that trains say nothing of the run") 
 }
 
 TEST_CASE("unsure: a command in three quotes, as Python has them, is the text between them") {
-  const std::string command = "\naccelerate launch --num_processes 2 --mixed_precision bf16 \\\n  train.py --model_name_or_path a/b "
-                              "\\\n  --per_device_train_batch_size 2 --max_steps 5\n";
+  const std::string command =
+      "\naccelerate launch --num_processes 2 --mixed_precision bf16 \\\n  train.py --model_name_or_path a/b "
+      "\\\n  --per_device_train_batch_size 2 --max_steps 5\n";
   for (const std::string quotes : {"\"", "\"\"\""}) {
     const Read read_one = read("r.sh", "#!/bin/bash\nCMD=" + quotes + command + quotes + "\n$CMD\n");
     CHECK(read_one.at("precision.compute") == "bf16");
     CHECK(read_one.at("micro_batch") == "2");
   }
   // Two texts side by side are one word: what the first ends with, the second goes on with.
-  CHECK(read("r.sh", "#!/bin/bash\nB=\"4\"\"8\"\ntorchrun --nproc_per_node 2 t.py --model_name_or_path a/b "
-                     "--per_device_train_batch_size $B --max_steps 5\n")
+  CHECK(read("r.sh",
+             "#!/bin/bash\nB=\"4\"\"8\"\ntorchrun --nproc_per_node 2 t.py --model_name_or_path a/b "
+             "--per_device_train_batch_size $B --max_steps 5\n")
             .at("micro_batch") == "48");
 }
 
