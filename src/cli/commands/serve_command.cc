@@ -8,6 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/launch/trainer_program.h"
 #include "cli/line/output.h"
+#include "cli/settings/line_layers.h"
 
 namespace distsetup {
 namespace {
