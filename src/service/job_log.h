@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_fwd.h"
+#include "base/json.h"
 
 namespace distsetup {
 

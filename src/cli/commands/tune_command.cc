@@ -18,6 +18,7 @@
 #include "cli/settings/run_source.h"
 #include "cli/settings/trials.h"
 #include "cli/settings/varied.h"
+#include "plan/plan_json.h"
 #include "planner/report/text_layout.h"
 
 namespace distsetup {

@@ -15,6 +15,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "cli/launch/sinfo.h"
+#include "cli/launch/trainer_program.h"
 
 namespace distsetup {
 namespace {

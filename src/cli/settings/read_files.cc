@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "cli/settings/bundled_settings.h"
 #include "cli/settings/file_origins.h"
 #include "codegen/shell/quote.h"
 #include "planner/spec/spec_lookup.h"
