@@ -185,7 +185,7 @@ struct SectionReader {
     const ProgramOp plain = op;
     if (adaptable) op.when.none |= bit_of(Condition::kQuantized);
     const bool castable = op.kind == ProgramOp::Kind::kKernel && op.kernel != nullptr && op.kernel->name == "linear" &&
-                          !section.weights[static_cast<size_t>(op.weight)].expert;
+                          op.weight >= 0 && !section.weights[static_cast<size_t>(op.weight)].expert;
     if (castable) {
       ProgramOp cast = op;
       cast.kernel = kernel("linear_cast", value.location);
