@@ -12,8 +12,6 @@
 namespace distsetup {
 namespace {
 
-ClippedGate clipped_gate(const Call& c) { return {float(c.attributes->limit), float(c.attributes->alpha)}; }
-
 // att, lse, p:sinks -> att, lse
 template <class E>
 void head_sinks(const Call& c) {

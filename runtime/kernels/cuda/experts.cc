@@ -102,8 +102,6 @@ void weights_to_rows(const Call& c) {
 void weights_of_rows(const Call& c) {
   unsort_weights(in<float>(c, 0), in<int64_t>(c, 1), out<float>(c, 0), c.reads[0].dim(0), compute());
 }
-// Behind the last expert's rows there are none.
-RowChoices own_rows(const Argument& starts) { return {nullptr, static_cast<const int64_t*>(starts.data) + starts.dim(0) - 1}; }
 // gu, weights of rows, starts -> m
 template <Activation kF>
 void weighted_rows(const Call& c) {

@@ -77,12 +77,6 @@ __global__ void unpermute_kernel(const E* rows, const int64_t* place, const E* a
   }
 }
 
-__device__ inline bool has_row(const RowChoices& choices, int64_t row) {
-  return choices.num_rows == nullptr || row < *choices.num_rows;
-}
-__device__ inline int64_t choice_of(const RowChoices& choices, int64_t row) {
-  return choices.order == nullptr ? row : choices.order[row];
-}
 // Row i has the weight of choice order[i]. What is rounded on the CPU is rounded here.
 template <class E, int N>
 __global__ void gated_weighted_kernel(Activation f, const E* gu, const float* weights, RowChoices choices, E* m, int64_t F) {

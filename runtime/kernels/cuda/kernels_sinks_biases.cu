@@ -1,5 +1,5 @@
 // Kernels of attention's sinks, of experts' biases and of a clipped gate. See kernels.h; legend: runtime/kernels/cpu/sinks_biases.h.
-#include "runtime/kernels/cuda/common.cuh"
+#include "runtime/kernels/cuda/choices.cuh"
 
 namespace distsetup::cuda {
 namespace {
@@ -100,12 +100,6 @@ __global__ void routed_bias_gradient_kernel(const E* dy, const float* weights, c
   store(to, accumulate ? load(to) + sum : sum);
 }
 
-__device__ inline bool is_row(const RowChoices& choices, int64_t row) {
-  return choices.num_rows == nullptr || row < *choices.num_rows;
-}
-__device__ inline int64_t place_of(const RowChoices& choices, int64_t row) {
-  return choices.order == nullptr ? row : choices.order[row];
-}
 struct Clipped {
   float gate, up, s;  // clipped ones, and sigmoid(alpha · gate)
 };
@@ -117,8 +111,8 @@ __device__ inline Clipped clipped(float gate, float up, ClippedGate of) {
 template <class E>
 __global__ void clipped_swiglu_kernel(const E* gu, const float* weights, RowChoices choices, E* m, int64_t F, ClippedGate of) {
   const int64_t row = blockIdx.x;
-  if (!is_row(choices, row)) return;
-  const float weight = weights[place_of(choices, row)];
+  if (!has_row(choices, row)) return;
+  const float weight = weights[choice_of(choices, row)];
   for (int64_t i = threadIdx.x; i < F; i += blockDim.x) {
     const E* const pair = gu + (row * F + i) * 2;
     const Clipped c = clipped(load(pair), load(pair + 1), of);
@@ -130,8 +124,8 @@ template <class E>
 __global__ void clipped_swiglu_backward_kernel(const E* dm, const E* gu, const float* weights, RowChoices choices, E* dgu,
                                                float* dweights, int64_t F, ClippedGate of) {
   const int64_t row = blockIdx.x;
-  if (!is_row(choices, row)) return;
-  const int64_t place = place_of(choices, row);
+  if (!has_row(choices, row)) return;
+  const int64_t place = choice_of(choices, row);
   const float weight = weights[place];
   float of_weight = 0;
   for (int64_t i = threadIdx.x; i < F; i += blockDim.x) {

@@ -6,6 +6,7 @@
 #include "runtime/engine/ops_sinks_biases.h"
 #include "runtime/engine/ops_table.h"
 #include "runtime/kernels/cuda/attention_documents.h"
+#include "runtime/kernels/cuda/experts.h"
 #include "runtime/kernels/cuda/own_ops.h"
 
 namespace distsetup::cuda {
@@ -64,19 +65,17 @@ void add_routed_bias_backward(const Call& c) {
                        c.writes[1].data, c.reads[0].dim(0), n, c.reads[1].dim(1), numel(c.writes[1]) / n, c.accumulate, compute());
 }
 
-ClippedGate gate_of(const Call& c) { return {float(c.attributes->limit), float(c.attributes->alpha)}; }
-// Weights of choices in an order, or of rows, of which there are none behind the last expert's.
+// Weights of choices in an order; own_rows: of rows.
 RowChoices by_order(const Argument& order) { return {static_cast<const int64_t*>(order.data)}; }
-RowChoices by_row(const Argument& starts) { return {nullptr, static_cast<const int64_t*>(starts.data) + starts.dim(0) - 1}; }
 template <RowChoices (*kChoices)(const Argument&)>
 void clipped(const Call& c) {
   clipped_swiglu(element(c), c.reads[0].data, in<float>(c, 1), kChoices(c.reads[2]), c.writes[0].data, c.writes[0].dim(0),
-                 c.writes[0].dim(1), gate_of(c), compute());
+                 c.writes[0].dim(1), clipped_gate(c), compute());
 }
 template <RowChoices (*kChoices)(const Argument&)>
 void clipped_backward(const Call& c) {
   clipped_swiglu_backward(element(c), c.reads[0].data, c.reads[1].data, in<float>(c, 2), kChoices(c.reads[3]), c.writes[0].data,
-                          out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), gate_of(c), compute());
+                          out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), clipped_gate(c), compute());
 }
 
 }  // namespace
@@ -90,8 +89,8 @@ const std::map<std::string, OpFunction>& sink_and_bias_kernels() {
                                                           {"routed_bias_backward", add_routed_bias_backward},
                                                           {"clipped_swiglu_weighted", clipped<by_order>},
                                                           {"clipped_swiglu_weighted_backward", clipped_backward<by_order>},
-                                                          {"clipped_swiglu_weighted_rows", clipped<by_row>},
-                                                          {"clipped_swiglu_weighted_rows_backward", clipped_backward<by_row>}};
+                                                          {"clipped_swiglu_weighted_rows", clipped<own_rows>},
+                                                          {"clipped_swiglu_weighted_rows_backward", clipped_backward<own_rows>}};
   return table;
 }
 
