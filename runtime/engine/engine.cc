@@ -69,8 +69,7 @@ void Engine::load() {
 
 StepStats Engine::step(const StepInput& input) {
   State& s = *state_;
-  const Tokens tokens = {input.ids, input.targets, input.positions, input.reference_logps};
-  check_tokens(tokens, s.plan.gradient_accumulation, s.context, is_given_reference(s.list(Phase::kStep).schedule));
+  const Tokens tokens = s.tokens_of(input.ids, input.targets, input.positions, input.reference_logps, s.plan.gradient_accumulation);
   CHECK(input.num_terms > 0);
   const double begin_s = now_s();
   s.stats = {};

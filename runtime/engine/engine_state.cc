@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -78,12 +79,12 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
   if (options.progress != nullptr) options.progress->list.store(&list.schedule, std::memory_order_relaxed);
   events.clear();
   events.resize(size_t(list.schedule.num_events));
-  std::map<std::pair<InstructionOp, int>, int64_t> fed;  // micro-batches, by who reads them
+  std::map<std::tuple<InstructionOp, int, bool>, int64_t> fed;  // micro-batches, by who reads them
   for (const Segment& segment : list.schedule.segments) {
     for (int64_t r = 0; r < segment.repeat; ++r) {
       for (int i = segment.first_instruction; i < segment.first_instruction + segment.num_instructions; ++i) {
         const Instruction& instruction = list.schedule.instructions[size_t(i)];
-        if (reads_tokens(list.schedule, instruction)) feed(fed[{instruction.op, instruction.unit}]++);
+        if (reads_tokens(list.schedule, instruction)) feed(fed[{instruction.op, instruction.unit, is_reference(instruction)}]++);
         run_instruction(list, i, r);
       }
     }
@@ -305,10 +306,17 @@ void Engine::State::correct_routers(double by) {
   }
 }
 
+Tokens Engine::State::tokens_of(std::span<const int64_t> ids, std::span<const int64_t> targets, std::span<const int64_t> positions,
+                                std::span<const float> reference_logps, int64_t num_micro_batches) {
+  const bool is_given = is_given_reference(list(Phase::kStep).schedule);
+  const Tokens tokens = {ids, targets, positions, is_given ? reference_logps : std::span<const float>()};
+  check_tokens(tokens, num_micro_batches, context, is_given);
+  return tokens;
+}
+
 void Engine::State::evaluate(const EvaluateInput& input, const std::function<void(int64_t)>& after) {
-  const Tokens tokens = {input.ids, input.targets, input.positions, input.reference_logps};
   const int64_t n = int64_t(input.ids.size()) / micro_batch_tokens(context);
-  check_tokens(tokens, n, context, is_given_reference(list(Phase::kStep).schedule));
+  const Tokens tokens = tokens_of(input.ids, input.targets, input.positions, input.reference_logps, n);
   CHECK(input.num_terms > 0);
   stats = {};
   set_loss_terms(input.num_terms, 1, 0);  // a held-out loss is that of the tokens alone

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct Engine::State {
   void correct_routers(double by);
   void decide();
   void wait(int event);
+  // Of a step or an evaluation; what the reference makes where it runs in the list is not taken from outside.
+  Tokens tokens_of(std::span<const int64_t> ids, std::span<const int64_t> targets, std::span<const int64_t> positions,
+                   std::span<const float> reference_logps, int64_t num_micro_batches);
   void feed(const Tokens& tokens, int64_t m) { distsetup::feed(tokens, m, context, *memory, device, own_tokens, documents); }
   double scale() const { return loss_scale ? loss_scale->scale : 1; }
   void set_loss_terms(int64_t num_terms, double times, double router_share) {

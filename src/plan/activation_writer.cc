@@ -3,37 +3,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 
 namespace distsetup {
 
-ActivationWriter::ActivationWriter(ScheduleWriter& writer) : w_(writer) {
+ActivationWriter::ActivationWriter(ScheduleWriter& writer, const std::vector<UnitSpan>& chunks)
+    : w_(writer), has_stages_(writer.plan_.mesh.pp > 1) {
   w_.s_.kept_offset.resize(static_cast<size_t>(w_.num_units()));
-  for (int u = 0; u < w_.num_units(); ++u) lay_out(u);
+  for (const UnitSpan& chunk : chunks)
+    for (int u = chunk.first; u <= chunk.last; ++u) lay_out(u, u == chunk.first);
 }
 
-// Its input lies apart: it is what the unit below makes.
-void ActivationWriter::lay_out(int u) {
+// Its input lies apart: it is what the unit below makes. Without stages, what does not move is an ordinary tensor.
+void ActivationWriter::lay_out(int u, bool is_first) {
   const ProgramVariant& v = *w_.s_.variants[static_cast<size_t>(w_.s_.unit_variant[static_cast<size_t>(u)])];
   std::vector<int64_t>& offset = w_.s_.kept_offset[static_cast<size_t>(u)];
   offset.assign(v.tensors.size(), -1);
-  if (u == 0 || u >= w_.head() - 1 || !has_backward(w_.s_, u)) return;
-  Kept kept;
+  KeptBytes bytes;
+  if ((!has_stages_ && (u == 0 || u >= w_.head() - 1)) || !has_backward(w_.s_, u)) return;
   for (int t = 0; t < static_cast<int>(v.tensors.size()); ++t) {
     const TensorInstance& tensor = v.tensors[static_cast<size_t>(t)];
-    if (std::find(v.kept.begin(), v.kept.end(), tensor.name) == v.kept.end()) continue;
+    const bool is_kept = u != w_.head() && std::find(v.kept.begin(), v.kept.end(), tensor.name) != v.kept.end();
+    if (!is_kept && !(t == v.x && u == w_.head())) continue;  // the head runs forward with its backward
     CHECK(t != v.y, "{} keeps its own output", v.name);
-    const int64_t bytes = aligned(bytes_of(*tensor.decl, w_.s_.symbols, w_.s_.compute));
+    const int64_t tensor_bytes = aligned(bytes_of(*tensor.decl, w_.s_.symbols, w_.s_.compute));
     if (t == v.x) {
-      kept.input_bytes = bytes;
+      bytes.input = is_first ? 0 : tensor_bytes;
     } else {
-      offset[static_cast<size_t>(t)] = kept.rest_bytes;
-      kept.rest_bytes += bytes;
+      offset[static_cast<size_t>(t)] = bytes.rest;
+      bytes.rest += tensor_bytes;
     }
   }
-  if (kept.input_bytes + kept.rest_bytes > 0) kept_[u] = kept;
+  if (bytes.input + bytes.rest > 0) bytes_[u] = bytes;
 }
 
 int ActivationWriter::device_buffer(int u, bool is_input, int64_t bytes) {
@@ -41,29 +43,29 @@ int ActivationWriter::device_buffer(int u, bool is_input, int64_t bytes) {
   return w_.add_buffer(std::move(name), BufferClass::kActivation, bytes, w_.s_.compute, BufferLifetime::kSpan, u);
 }
 
-void ActivationWriter::forward(int u) {
+void ActivationWriter::forward(int u, bool moves) {
   Instruction& i = w_.s_.instructions.back();
-  if (const auto next = kept_.find(u + 1); next != kept_.end() && next->second.input_bytes > 0) {
-    next->second.input.device = device_buffer(u + 1, true, next->second.input_bytes);
-    i.stage.y = next->second.input.device;
-    i.allocates.push_back(next->second.input.device);
+  const int m = w_.micro_batch_;
+  if (const auto next = bytes_.find(u + 1); next != bytes_.end() && next->second.input > 0) {
+    const int output = device_buffer(u + 1, true, next->second.input);
+    kept_[{m, u + 1}].input.device = i.stage.y = output;
+    i.allocates.push_back(output);
+    i.uses.push_back(output);
   }
-  const auto own = kept_.find(u);
-  if (own != kept_.end()) {
-    Kept& kept = own->second;
-    if (kept.input_bytes > 0) i.stage.x = kept.input.device;
-    if (kept.rest_bytes > 0) {
-      kept.rest.device = i.stage.kept = device_buffer(u, false, kept.rest_bytes);
-      i.allocates.push_back(kept.rest.device);
-    }
+  const auto own = bytes_.find(u);
+  if (own != bytes_.end() && own->second.input > 0) i.uses.push_back(i.stage.x = kept_.at({m, u}).input.device);
+  if (own != bytes_.end() && own->second.rest > 0) {
+    const int rest = device_buffer(u, false, own->second.rest);
+    kept_[{m, u}].rest.device = i.stage.kept = rest;
+    i.allocates.push_back(rest);
+    i.uses.push_back(rest);
   }
-  for (const int b : {i.stage.x, i.stage.y, i.stage.kept})
-    if (b >= 0) i.uses.push_back(b);
   free_lowered();
-  if (own == kept_.end()) return;
-  lower(u, own->second.input);
-  lower(u, own->second.rest);
-  lowered_ = u;
+  if (own == bytes_.end() || !moves) return;
+  Kept& kept = kept_.at({m, u});
+  lower(u, kept.input);
+  lower(u, kept.rest);
+  lowered_ = {m, u};
 }
 
 void ActivationWriter::lower(int u, Moved& moved) {
@@ -76,20 +78,22 @@ void ActivationWriter::lower(int u, Moved& moved) {
   moved.event = i.signals;
 }
 
+// Not what a backward has read and freed since.
 void ActivationWriter::free_lowered() {
-  if (lowered_ < 0) return;
-  Kept& kept = kept_.at(std::exchange(lowered_, -1));
+  const auto found = kept_.find(std::exchange(lowered_, {-1, -1}));
+  if (found == kept_.end()) return;
   Instruction& i = w_.emit(InstructionOp::kFree, -1);
-  for (Moved* moved : {&kept.input, &kept.rest}) {
+  for (Moved* moved : {&found->second.input, &found->second.rest}) {
     if (moved->event < 0) continue;
     i.waits.push_back(std::exchange(moved->event, -1));
     i.frees.push_back(std::exchange(moved->device, -1));
   }
 }
 
-void ActivationWriter::raise(int u) {
-  const auto found = kept_.find(u);
+void ActivationWriter::raise(int u, int micro_batch) {
+  const auto found = kept_.find({micro_batch, u});
   if (found == kept_.end()) return;
+  const int before = std::exchange(w_.micro_batch_, micro_batch);
   Kept& kept = found->second;
   for (Moved* moved : {&kept.input, &kept.rest}) {
     if (moved->host < 0 || moved->device >= 0) continue;  // it does not move, or is on its way
@@ -99,22 +103,23 @@ void ActivationWriter::raise(int u) {
     i.allocates = {moved->device};
     moved->event = i.signals;
   }
+  w_.micro_batch_ = before;
 }
 
 void ActivationWriter::backward(int u) {
-  const auto found = kept_.find(u);
-  if (found == kept_.end()) return;
-  Kept& kept = found->second;
   Instruction& i = w_.s_.instructions.back();
-  i.stage.x = kept.input.device;
-  i.stage.kept = kept.rest.device;
-  for (Moved* moved : {&kept.input, &kept.rest}) {
-    if (moved->device < 0) continue;
-    i.uses.push_back(moved->device);
-    i.waits.push_back(std::exchange(moved->event, -1));
-    i.frees.push_back(std::exchange(moved->device, -1));
-    i.frees.push_back(std::exchange(moved->host, -1));
+  if (auto own = kept_.extract({w_.micro_batch_, u}); !own.empty()) {
+    Kept& kept = own.mapped();
+    if (kept.input.device >= 0) i.stage.x = kept.input.device;
+    if (kept.rest.device >= 0) i.stage.kept = kept.rest.device;
+    for (const Moved& moved : {kept.input, kept.rest}) {
+      if (moved.device >= 0) i.uses.push_back(moved.device);
+      if (moved.event >= 0) i.waits.push_back(moved.event);
+      for (const int b : {moved.device, moved.host})
+        if (b >= 0) i.frees.push_back(b);
+    }
   }
+  free_lowered();
 }
 
 }  // namespace distsetup

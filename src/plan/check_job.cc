@@ -10,11 +10,11 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "plan/compile_pipeline.h"
 #include "plan/contributions.h"
 #include "plan/expand.h"
 #include "plan/invariants.h"
 #include "plan/ordering.h"
+#include "plan/pipeline_rules.h"
 #include "plan/schedule_text.h"
 
 namespace distsetup {

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/check.h"
-#include "base/diagnostic_codes.h"
+#include "plan/activation_writer.h"
 #include "plan/pipeline.h"
 #include "plan/unit_compiler.h"
 
@@ -27,7 +28,9 @@ class PipelineCompiler final : public UnitCompiler {
       : UnitCompiler(plan, phase, stage),
         stage_(stage),
         chunks_(stage_chunks(plan.model.num_layers, plan.mesh.pp, plan.strategy.virtual_stages, stage)),
-        message_bytes_(message_bytes()) {}
+        message_bytes_(message_bytes()) {
+    if (has_host_activations(plan) && phase == Phase::kStep) activations_.emplace(static_cast<ScheduleWriter&>(*this), chunks_);
+  }
 
  private:
   const UnitSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
@@ -101,17 +104,20 @@ class PipelineCompiler final : public UnitCompiler {
   void make_buffers(const std::vector<int>& in_flight) {
     const bool trains = s_.phase == Phase::kStep;
     if (trains) s_.kept_offset.resize(s_.unit_variant.size());
-    bool sends = false, takes_gradients = false, sends_gradients = false;
+    bool sends = false, receives = false, takes_gradients = false, sends_gradients = false;
     for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
       const int64_t count = has_backward(c) ? in_flight[static_cast<size_t>(c)] : 1;
-      const int64_t kept_bytes = trains && has_backward(c) ? lay_out_kept(c) : 0;
+      const int64_t kept_bytes = trains && has_backward(c) && !activations_.has_value() ? lay_out_kept(c) : 0;
       kept_.push_back(kept_bytes > 0 ? make_ring("kept", c, count, kept_bytes) : BufferRing{});
       x_.push_back(is_first(c) ? BufferRing{} : make_ring("x", c, trains ? count + 1 : 1, message_bytes_));
       sends |= !is_last(c);
+      receives |= !is_first(c);
       takes_gradients |= !is_last(c) && has_backward(c);
       sends_gradients |= sends_gradient(c);
     }
     if (sends) y_ = make_ring("y", -1, trains ? 2 : 1, message_bytes_);
+    if (sends && runs_reference(s_)) reference_y_ = make_ring("reference_y", -1, trains ? 2 : 1, message_bytes_);
+    if (receives && runs_reference(s_)) reference_x_ = make_ring("reference_x", -1, trains ? 2 : 1, message_bytes_);
     if (trains && takes_gradients) dy_ = make_ring("dy", -1, 2, message_bytes_);
     if (trains && sends_gradients) dx_ = make_ring("dx", -1, 2, message_bytes_);
   }
@@ -133,10 +139,15 @@ class PipelineCompiler final : public UnitCompiler {
     return i.signals;
   }
 
-  // What an action reads from another stage is on its way from here on.
+  // What an action reads from another stage, or from the host, is on its way from here on.
   void post(const PipelineAction& a) {
     phase_ = a.is_forward ? "forward" : "backward";
     if (a.is_forward) {
+      if (!is_first(a.chunk) && runs_reference(s_)) {  // which goes first
+        const int buffer = reference_x_.buffers[reference_x_.take()];
+        reference_arriving_ = {transfer(InstructionOp::kRecv, Stream::kFromPrevious, span(a.chunk).first, a.micro_batch, buffer),
+                               buffer};
+      }
       if (!is_first(a.chunk))
         arriving_ = {transfer(InstructionOp::kRecv, Stream::kFromPrevious, span(a.chunk).first, a.micro_batch,
                               of(x_[static_cast<size_t>(a.chunk)], a.micro_batch)),
@@ -144,6 +155,7 @@ class PipelineCompiler final : public UnitCompiler {
     } else if (!is_last(a.chunk)) {
       const int buffer = dy_.buffers[dy_.take()];
       arriving_ = {transfer(InstructionOp::kRecv, Stream::kFromNext, span(a.chunk).last, a.micro_batch, buffer), buffer};
+      if (activations_.has_value() && plan_.strategy.prefetch > 0) activations_->raise(span(a.chunk).last, a.micro_batch);
     }
   }
 
@@ -158,6 +170,9 @@ class PipelineCompiler final : public UnitCompiler {
     if (ring.events[at] >= 0) i.waits.push_back(std::exchange(ring.events[at], -1));
     return at;
   }
+
+  // The next action's become this one's.
+  void arrive() { here_ = std::exchange(arriving_, {}), reference_here_ = std::exchange(reference_arriving_, {}); }
 
   // --- units
 
@@ -174,6 +189,32 @@ class PipelineCompiler final : public UnitCompiler {
       if (b >= 0) i.uses.push_back(b);
   }
 
+  // Nothing that it makes is kept; its head leaves what the policy's reads next.
+  void reference(int chunk, int u) {
+    phase_ = u == head() ? "loss" : "forward";
+    const auto gather = [&](int unit) {
+      if (span(chunk).contains(unit)) ensure_gathered(unit, Reader::kReference);
+    };
+    for (int k = 0; k <= plan_.strategy.prefetch; ++k) gather(u + k);
+    Instruction& i = emit_program(InstructionOp::kForward, u, kReference);
+    i.chunk = chunk;
+    if (u == span(chunk).first && !is_first(chunk)) {
+      const Arrival x = std::exchange(reference_here_, {});
+      i.stage.x = x.buffer;
+      i.waits.push_back(x.event);
+    }
+    const bool sends = u == span(chunk).last && !is_last(chunk);
+    const size_t at = sends ? take_outgoing(i, reference_y_) : 0;
+    if (sends) i.stage.y = reference_y_.buffers[at];
+    use_stage_tensors(i);
+    for (const int bucket : needs(u, Reader::kReference)) release(i, bucket);
+    if (sends) reference_y_.events[at] = transfer(InstructionOp::kSend, Stream::kToNext, u, micro_batch_, reference_y_.buffers[at]);
+  }
+
+  void reference(int chunk) {
+    for (int u = span(chunk).first; u <= span(chunk).last; ++u) reference(chunk, u);
+  }
+
   void forward(int chunk, int u, int last) {
     phase_ = u == head() ? "loss" : "forward";
     ensure_gathered(u, Reader::kForward);
@@ -184,10 +225,11 @@ class PipelineCompiler final : public UnitCompiler {
     const size_t at = sends ? take_outgoing(i, y_) : 0;
     if (sends) i.stage.y = y_.buffers[at];
     use_stage_tensors(i);
-    const bool turns_round = u == head() && s_.phase != Phase::kEvaluate;  // its backward follows
-    const std::vector<int> again = turns_round ? needs(u, Reader::kBackward) : std::vector<int>{};
+    const bool is_turn = u == head() && s_.phase != Phase::kEvaluate;  // its backward follows
+    const std::vector<int> again = is_turn ? needs(u, Reader::kBackward) : std::vector<int>{};
     for (const int bucket : needs(u, Reader::kForward))
       if (std::find(again.begin(), again.end(), bucket) == again.end()) release(i, bucket);
+    if (activations_.has_value()) activations_->forward(u, u != head() && !(u == last && turns_round_));
     if (sends) y_.events[at] = transfer(InstructionOp::kSend, Stream::kToNext, u, micro_batch_, y_.buffers[at]);
   }
 
@@ -196,6 +238,8 @@ class PipelineCompiler final : public UnitCompiler {
     ensure_gathered(u, Reader::kBackward);
     for (int k = 1; k <= plan_.strategy.prefetch; ++k)
       ensure_gathered(u - k >= std::max(span(chunk).first, 1) ? u - k : -1, Reader::kBackward);
+    for (int k = 0; k <= plan_.strategy.prefetch && activations_.has_value(); ++k)
+      if (span(chunk).contains(u - k)) activations_->raise(u - k, micro_batch_);
     Instruction& i = program(InstructionOp::kBackward, chunk, u);
     if (u == span(chunk).last && !is_last(chunk)) {
       const Arrival dy = take_arrival();
@@ -207,10 +251,13 @@ class PipelineCompiler final : public UnitCompiler {
     if (sends) i.stage.dx = dx_.buffers[at];
     use_stage_tensors(i);
     for (const int bucket : needs(u, Reader::kBackward)) release(i, bucket);
+    if (activations_.has_value()) activations_->backward(u);
     if (sends) dx_.events[at] = transfer(InstructionOp::kSend, Stream::kToPrevious, u, micro_batch_, dx_.buffers[at]);
   }
 
   void run_forward(int chunk) {
+    CHECK(!is_last(chunk) || turns_round_ || !has_backward(chunk), "the last chunk goes on with another micro-batch");
+    if (runs_reference(s_)) reference(chunk);
     const int last = is_last(chunk) ? head() - 1 : span(chunk).last;
     for (int u = span(chunk).first; u <= last; ++u) forward(chunk, u, last);
   }
@@ -223,7 +270,7 @@ class PipelineCompiler final : public UnitCompiler {
       if (u == head() && s_.layout->units.front().is_copy) after_backward(0, last);
     }
     if (const int shared = s_.layout->shared_unit(span(chunk).last); shared >= 0) after_backward(shared, last);
-    finish_reductions(last);
+    finish_gradients(last);
   }
 
   // --- phases
@@ -236,7 +283,7 @@ class PipelineCompiler final : public UnitCompiler {
 
   void wait_for_sends() {
     std::vector<int> events;
-    for (BufferRing* ring : {&y_, &dx_}) {
+    for (BufferRing* ring : {&reference_y_, &y_, &dx_}) {
       for (int& event : ring->events)
         if (event >= 0) events.push_back(std::exchange(event, -1));
     }
@@ -255,10 +302,12 @@ class PipelineCompiler final : public UnitCompiler {
     begin(most_in_flight(order, static_cast<int>(chunks_.size())));
     post(order.front());
     for (size_t n = 0; n < order.size(); ++n) {
-      here_ = std::exchange(arriving_, {});
+      arrive();
       if (n + 1 < order.size()) post(order[n + 1]);
       s_.actions.push_back(static_cast<int>(s_.instructions.size()));
       micro_batch_ = order[n].micro_batch;
+      const PipelineAction back{false, order[n].chunk, order[n].micro_batch};
+      turns_round_ = n + 1 < order.size() && order[n + 1] == back;
       if (order[n].is_forward)
         run_forward(order[n].chunk);
       else
@@ -279,8 +328,9 @@ class PipelineCompiler final : public UnitCompiler {
     begin(std::vector<int>(chunks_.size(), 1));
     for (int c = 0; c < static_cast<int>(chunks_.size()); ++c) {
       post({true, c, 0});
-      here_ = std::exchange(arriving_, {});
+      arrive();
       micro_batch_ = 0;
+      if (runs_reference(s_)) reference(c);
       for (int u = span(c).first; u <= span(c).last; ++u) forward(c, u, span(c).last);
       micro_batch_ = -1;
     }
@@ -296,70 +346,15 @@ class PipelineCompiler final : public UnitCompiler {
   std::vector<int> step_buffers_;
   std::vector<BufferRing> kept_, x_;  // per chunk, by micro-batch
   BufferRing y_, dy_, dx_;
-  Arrival arriving_, here_;  // of the next action, of this one
+  BufferRing reference_x_, reference_y_;         // of the reference, where it runs
+  std::optional<ActivationWriter> activations_;  // where they wait on the host
+  Arrival arriving_, here_;                      // of the next action, of this one
+  Arrival reference_arriving_, reference_here_;
+  bool turns_round_ = false;  // the next action is the backward of this one
 };
 
 }  // namespace
 
-namespace {
-
-bool ties_positions(const Geometry& geometry) { return geometry.tied_embeddings && geometry.learned_positions > 0; }
-
-}  // namespace
-
-bool can_have_stages(const Geometry& geometry) { return !ties_positions(geometry) && geometry.router_loss == 0; }
-
-Diagnostics check_pipeline(const Plan& p) {
-  const int stages = p.mesh.pp, chunks = p.strategy.virtual_stages;
-  const int64_t layers = p.model.num_layers, m = p.gradient_accumulation;
-  Diagnostics out;
-  const auto refuse = [&](bool condition, std::string_view code, std::string message, std::string help = "") {
-    if (condition) out.push_back(error(code, {}, std::move(message), std::move(help)));
-  };
-  refuse(stages == 1 && chunks > 1, code::kConflict, fmt::format("{} chunks per stage, but pp is 1: there are no stages", chunks));
-  if (stages == 1) return out;
-  refuse(layers < int64_t{stages} * chunks, code::kMeshInvalid,
-         fmt::format("pp {} × {} chunks per stage = {} parts, the model has {} layers: each part needs one", stages, chunks,
-                     stages * chunks, layers));
-  const int64_t rounds = pipeline_rounds(stages, m);
-  refuse(chunks > 1 && m % rounds != 0, code::kBatchIndivisible,
-         fmt::format("interleaved stages take micro-batches in {} / {} = {} equal rounds, which {} micro-batches are not", m, stages,
-                     rounds, m),
-         fmt::format("{} or {} micro-batches", m / rounds * rounds, (m / rounds + 1) * rounds));
-  refuse(!p.strategy.reshard_after_forward, code::kUnsupportedFeature,
-         fmt::format("with pp {} several micro-batches are between forward and backward: parameters are gathered for each, "
-                     "reshard_after_forward cannot be false",
-                     stages),
-         "use zero2, which keeps a whole copy");
-  refuse(
-      p.model.router_loss > 0, code::kUnsupportedFeature,
-      fmt::format("the load-balancing loss of '{}' is over the routers of all its layers, of which a stage of a pipeline (pp {}) has "
-                  "some",
-                  p.model.name, stages),
-      "leave pp out, or set router_loss to 0 (in a config.json: output_router_logits: false)");
-  refuse(p.model.router_z_loss > 0, code::kUnsupportedFeature,
-         fmt::format("the z-loss of the routers of '{}' is added to the loss, which the last stage of a pipeline (pp {}) has alone",
-                     p.model.name, stages),
-         "leave pp out, or set router_z_loss to 0");
-  refuse(ties_positions(p.model), code::kUnsupportedFeature,
-         fmt::format("the native trainer does not split '{}' into stages: its embedding is tied to the head and has {} learned "
-                     "positions, which the last stage does not train",
-                     p.model.name, p.model.learned_positions),
-         "leave pp out");
-  return out;
-}
-
 Schedule compile_pipeline(const Plan& plan, Phase phase, int stage) { return PipelineCompiler(plan, phase, stage).run(); }
-
-Plan with_few_micro_batches(const Plan& plan) {
-  constexpr int64_t kRounds = 3;
-  const int64_t m = plan.gradient_accumulation;
-  const int64_t rounds = plan.strategy.virtual_stages == 1 ? m / plan.mesh.pp : pipeline_rounds(plan.mesh.pp, m);
-  Plan few = plan;
-  if (plan.mesh.pp == 1 || rounds <= kRounds) return few;
-  few.gradient_accumulation = plan.strategy.virtual_stages == 1 ? kRounds * plan.mesh.pp : m / rounds * kRounds;
-  few.train.global_batch = few.micro_batch * few.gradient_accumulation * few.mesh.data_parallel();
-  return few;
-}
 
 }  // namespace distsetup

@@ -18,7 +18,8 @@ class Compiler final : public UnitCompiler {
     for (const UnitLayout& unit : s_.layout->units)
       shares_gathers_ =
           shares_gathers_ || (unit.is_frozen && !unit.is_reference && (unit.shard_ranks > 1 || has_host_parameters(plan)));
-    if (has_host_activations(plan) && phase == Phase::kStep) activations_.emplace(static_cast<ScheduleWriter&>(*this));
+    if (has_host_activations(plan) && phase == Phase::kStep)
+      activations_.emplace(static_cast<ScheduleWriter&>(*this), std::vector<UnitSpan>{{0, head()}});
   }
 
  private:
@@ -62,7 +63,7 @@ class Compiler final : public UnitCompiler {
       const bool kept_whole = !plan_.strategy.reshard_after_forward && (!of_embedding || plan_.model.tied_embeddings);
       if (!train || !(next_in_backward || kept_whole) || !is_read_again(u, bucket)) release(i, bucket);
     }
-    if (activations_.has_value()) activations_->forward(u);
+    if (activations_.has_value()) activations_->forward(u, true);
   }
 
   // By backward, or where it is the embedding's by a tied head.
@@ -75,7 +76,7 @@ class Compiler final : public UnitCompiler {
     phase_ = "backward";
     ensure_gathered(u, Reader::kBackward);
     for (int k = 1; k <= plan_.strategy.prefetch; ++k) ensure_gathered(u - k > 0 ? u - k : -1, Reader::kBackward);
-    for (int k = 0; k <= plan_.strategy.prefetch && activations_.has_value(); ++k) activations_->raise(u - k);
+    for (int k = 0; k <= plan_.strategy.prefetch && activations_.has_value(); ++k) activations_->raise(u - k, micro_batch_);
     Instruction& i = emit_backward(u);
     for (const int bucket : needs(u, Reader::kBackward)) release(i, bucket);
     if (u == 0) release(i, 0);

@@ -22,7 +22,8 @@ enum TokenKind : uint64_t {
   kBackwardToken,
   kKeptToken,
   kUpdateToken,
-  kReferenceToken
+  kReferenceToken,
+  kReferenceForwardToken
 };
 
 }  // namespace
@@ -113,7 +114,8 @@ void Contributions::compute(int rank, const Instruction& i) {
 void Contributions::check_reference(int rank, const Instruction& i, const JobList::Touched& touched, int64_t m) {
   JobRank& r = ranks[rank];
   if (!runs_reference(r.list->s)) return;
-  require(!is_reference(i) || i.unit == 0 || r.references[i.unit - 1] == m + 1, rank,
+  const bool is_first_here = i.unit == 0 || i.stage.x >= 0;  // what comes from another stage is check_flow's
+  require(!is_reference(i) || is_first_here || r.references[i.unit - 1] == m + 1, rank,
           "the reference has not run the unit before in this micro-batch");
   if (!touched.writes_logps && !touched.reads_logps) return;
   uint64_t& logps = r.value[r.list->slot(r.list->reference_logps, 0)];
@@ -132,11 +134,11 @@ void Contributions::check_flow(int rank, const Instruction& i, int64_t m) {
   at.pp = 0;
   const int line = rank_of(mesh_, at);  // the same on all stages that this one talks to
   const auto value = [&](int buffer, int unit) -> uint64_t& { return r.value[r.list->slot(buffer, unit)]; };
-  require(t.x < 0 || value(t.x, 0) == token(kForwardToken, line, m, i.unit - 1), rank, "reads another x than unit {} sent",
-          i.unit - 1);
+  const TokenKind forward = is_reference(i) ? kReferenceForwardToken : kForwardToken;
+  require(t.x < 0 || value(t.x, 0) == token(forward, line, m, i.unit - 1), rank, "reads another x than unit {} sent", i.unit - 1);
   require(t.dy < 0 || value(t.dy, 0) == token(kBackwardToken, line, m, i.unit + 1), rank, "reads another dy than unit {} sent",
           i.unit + 1);
-  if (t.y >= 0) value(t.y, 0) = token(kForwardToken, line, m, i.unit);
+  if (t.y >= 0) value(t.y, 0) = token(forward, line, m, i.unit);
   if (t.dx >= 0) value(t.dx, 0) = token(kBackwardToken, line, m, i.unit);
   if (t.kept < 0) return;
   const uint64_t kept = token(kKeptToken, line, m, i.unit);

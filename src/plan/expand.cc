@@ -131,7 +131,7 @@ class Expander {
 
   // The tensors of a pipeline's unit that outlive its action or are another stage's.
   void place_stage_tensors(const Instruction& i, Homes& table) const {
-    const ProgramVariant& v = variant(i.unit);
+    const ProgramVariant& v = variant_of(s_, i);
     const auto place = [&](int tensor, Home at) {
       if (tensor >= 0 && at.buffer >= 0) table[tensor] = at;
     };

@@ -7,7 +7,6 @@
 #include "base/diagnostic_codes.h"
 #include "model/count.h"
 #include "plan/expert_rules.h"
-#include "plan/host_writer.h"
 #include "plan/optimizer.h"
 #include "plan/sinks_biases.h"
 
@@ -182,14 +181,10 @@ Diagnostics check_expert_parallel(const Plan& p) {
          fmt::format("--ep {}, or --sharding zero1", ranks));
   refuse(!shards_nothing && ranks % m.ep != 0, code::kMeshInvalid, fmt::format("ep {} does not divide {} ranks", m.ep, product),
          fmt::format("--ep 1, or a multiple of {} as dp_shard", m.ep));
-  const std::string axis = m.ep > 1 ? fmt::format("ep {}", m.ep) : fmt::format("experts over tp {}", m.tp);
   refuse(!keeps_elements(p.train.optimizer) && m.ep > 1, code::kUnsupportedFeature,
          fmt::format("{} sees whole matrices, and ep {} leaves each rank other ones: the native trainer does not run it with ep",
                      p.train.optimizer, m.ep),
          "--ep 1, or --optimizer adamw");
-  refuse(has_host_optimizer(p), code::kUnsupportedFeature,
-         fmt::format("the native trainer has no optimizer on the host with {}", axis),
-         "--ep 1 and --tp 1, or leave --offload-optimizer out");
   return out;
 }
 

@@ -40,8 +40,6 @@ OffloadProblem offload_problem(const Plan& plan) {
     return {fmt::format("the native trainer has the optimizer alone on a disk, the plan says {}",
                         o.parameters == OffloadPlace::kNvme ? "parameters" : "activations"),
             o.parameters == OffloadPlace::kNvme ? "--offload-parameters host" : "--offload-activations host"};
-  if (o != OffloadPlan{} && plan.mesh.pp > 1)
-    return {fmt::format("the native trainer has no pipelines with {}, the mesh has pp {}", offload_words(o), plan.mesh.pp), "--pp 1"};
   if (has_host_parameters(plan) && (plan.strategy.sharding == Sharding::kZero1 || plan.strategy.sharding == Sharding::kZero2))
     return {
         fmt::format("parameters come from the host unit by unit, and {} has all of them on each device", name(plan.strategy.sharding)),

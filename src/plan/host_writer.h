@@ -42,7 +42,7 @@ class HostWriter {
   void follow_compute();
   // The norm of all gradients, in sumsq, summed over `group`. The host goes on when it is there.
   void norm(Group group);
-  // The host's step of a unit.
+  // The host's step of a unit; -1: of none, where all that a stage has is frozen.
   void step(int u);
   // A unit's master in the compute type, copied to its own elements of `target`. Returns the copy's event.
   int parameters(int u, int target);

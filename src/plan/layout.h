@@ -18,6 +18,7 @@
 // each stage has a layout of its own, with the same units: those of other stages are empty. Shard boundaries fall on elements, not
 // rows: equal chunks keep collectives regular; a piece of a parameter is up to three boxes.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -111,6 +112,10 @@ struct Layout {
   int frozen_expert_unit(int unit) const { return frozen_expert_units[static_cast<size_t>(unit)]; }
   int reference_unit(int unit) const { return reference_units[static_cast<size_t>(unit)]; }
   int quantized_unit(int unit) const { return quantized_units[static_cast<size_t>(unit)]; }
+  // Does a step change any parameter? A stage of a pipeline may have none such.
+  bool is_trained() const {
+    return std::any_of(units.begin(), units.end(), [](const UnitLayout& u) { return u.numel > 0 && !u.is_frozen; });
+  }
   // Is this stage one of the two that have a tied embedding, whose gradients are added up?
   bool sums_tied_over_stages() const { return mesh.pp > 1 && geometry.tied_embeddings && units.front().numel > 0; }
 };

@@ -23,7 +23,7 @@ std::set<int> stage_tensors(const Schedule& s, const Instruction& i) {
   std::set<int> out;
   const StageTensors& t = i.stage;
   if (t == StageTensors{}) return out;
-  const ProgramVariant& v = *s.variants[static_cast<size_t>(s.unit_variant[static_cast<size_t>(i.unit)])];
+  const ProgramVariant& v = variant_of(s, i);
   if (t.kept >= 0) {
     const std::vector<int64_t>& offsets = s.kept_offset[static_cast<size_t>(i.unit)];
     for (int n = 0; n < static_cast<int>(offsets.size()); ++n)

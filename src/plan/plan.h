@@ -290,6 +290,7 @@ struct MemoryPlan {
   struct RankClass {
     std::string name;  // "all ranks"
     int64_t device_bytes = 0;
+    int64_t host_bytes = 0;  // HostPlan's, of each stage where there are several
     bool operator==(const RankClass&) const = default;
   };
   std::vector<RankClass> by_rank_class;

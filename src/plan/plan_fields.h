@@ -229,6 +229,7 @@ template <class V>
 void visit(V& v, MemoryPlan::RankClass& r) {
   v("name", r.name);
   v("device_bytes", r.device_bytes);
+  v("host_bytes", r.host_bytes, int64_t{0});
 }
 template <class V>
 void visit(V& v, MemoryPlan& m) {

@@ -75,9 +75,6 @@ Diagnostics check_reference(const Plan& plan) {
   refuse(reference == "shared" && t.finetune == "full", code::kConflict,
          "reference 'shared' is the model without its adapters, and this plan has no adapters",
          "--reference cached or --reference sharded, or adapters: --adapter lora");
-  refuse(runs_reference(t.preference) && plan.mesh.pp > 1, code::kUnsupportedFeature,
-         fmt::format("reference '{}' runs beside the model in one stage, and the mesh has pp {}", reference, plan.mesh.pp),
-         "--reference cached, or --pp 1");
   return out;
 }
 

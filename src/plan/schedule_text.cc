@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/quantity.h"
-#include "plan/compile_pipeline.h"
 #include "plan/expand.h"
 #include "plan/live.h"
+#include "plan/pipeline_rules.h"
 
 namespace distsetup {
 

@@ -82,10 +82,14 @@ void ScheduleWriter::derive_variants() {
     s_.reference_variant.push_back(add_reference(reference->head));
   }
   if (plan_.mesh.pp == 1) return;
-  std::vector<int> here(s_.unit_variant.size(), -1);
-  for (const UnitSpan& chunk : stage_chunks(plan_.model.num_layers, plan_.mesh.pp, plan_.strategy.virtual_stages, s_.layout->stage))
-    for (int u = chunk.first; u <= chunk.last; ++u) here[u] = s_.unit_variant[u];
-  s_.unit_variant = std::move(here);
+  const std::vector<UnitSpan> chunks =
+      stage_chunks(plan_.model.num_layers, plan_.mesh.pp, plan_.strategy.virtual_stages, s_.layout->stage);
+  for (std::vector<int>* all : {&s_.unit_variant, &s_.reference_variant}) {
+    std::vector<int> here(all->size(), -1);
+    for (const UnitSpan& chunk : chunks)
+      for (int u = chunk.first; u <= chunk.last && !all->empty(); ++u) here[u] = (*all)[u];
+    *all = std::move(here);
+  }
 }
 
 int ScheduleWriter::add_buffer(std::string name, BufferClass buffer_class, int64_t bytes, Dtype dtype, BufferLifetime lifetime,

@@ -18,10 +18,7 @@
 namespace distsetup {
 
 UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
-    : ScheduleWriter(plan, phase, stage),
-      on_host_(has_host_optimizer(plan)),
-      from_host_(has_host_parameters(plan)),
-      keeps_sum_(group_size(plan.mesh, s_.layout->replica_group) > 1) {  // of experts: no plan has these on the host
+    : ScheduleWriter(plan, phase, stage), on_host_(has_host_optimizer(plan)), from_host_(has_host_parameters(plan)) {
   const bool whole = group_size(plan.mesh, s_.layout->shard_group) == 1 && !splits_experts();
   if (whole && s_.compute == Dtype::kF32 && !on_host_)
     source_ = ParameterSource::kMaster;
@@ -196,7 +193,7 @@ void UnitCompiler::after_backward(int u, bool last) {
       if (last) gradient_is_summed(u, false);
       break;
     case GradientPath::kStaged:
-      if (on_host_ && !keeps_sum_) {
+      if (on_host_ && !keeps_sum(u)) {
         host_.gradient(u, std::exchange(gradient_[u], -1), -1, micro_batch_ > 0);
         break;
       }
@@ -258,8 +255,8 @@ void UnitCompiler::finish_reduce(bool last) {
   if (on_host_ && staged_[u] < 0) i.allocates = {staged_[u] = new_unit_gradient(u)};
   i.uses = {oldest.full, oldest.received, on_host_ ? staged_[u] : run_.gradient};
   i.frees = {oldest.full, oldest.received};
-  i.accumulate = adds && (!on_host_ || keeps_sum_);
-  if (last || (on_host_ && !keeps_sum_)) gradient_is_summed(u, adds && !keeps_sum_);
+  i.accumulate = adds && (!on_host_ || keeps_sum(u));
+  if (last || (on_host_ && !keeps_sum(u))) gradient_is_summed(u, adds && !keeps_sum(u));
 }
 
 void UnitCompiler::finish_gradients(bool last) {
@@ -269,7 +266,9 @@ void UnitCompiler::finish_gradients(bool last) {
 
 void UnitCompiler::gradient_is_summed(int u, bool adds) {
   const int event = reduce_replicas(u);
-  if (on_host_)
+  if (on_host_ && is_summed_over_stages(u))
+    replica_events_.assign(event >= 0 ? 1 : 0, event);  // it goes down after that sum
+  else if (on_host_)
     host_.gradient(u, std::exchange(staged_[u], -1), event, adds);
   else if (event >= 0)
     replica_events_.push_back(event);
@@ -295,10 +294,12 @@ void UnitCompiler::reduce_tied() {
   i.bytes = unit(0).shard_numel * 4;
   i.dtype = Dtype::kF32;
   i.stream = Stream::kReduce;
-  i.uses = {run_.gradient};
+  i.uses = {on_host_ ? staged_[0] : run_.gradient};
   i.waits = std::exchange(replica_events_, {});
-  i.signals = new_event();
-  replica_events_.push_back(i.signals);
+  const int event = i.signals = new_event();
+  if (!on_host_) return replica_events_.push_back(event);
+  host_.gradient(0, std::exchange(staged_[0], -1), event, false);
+  host_.finish_gradient();
 }
 
 // --- outside of micro-batches
@@ -325,6 +326,7 @@ void UnitCompiler::refresh_replica() {
 
 void UnitCompiler::refresh_from_host(bool steps) {
   std::vector<int> events;
+  if (steps && !s_.layout->is_trained()) host_.step(-1);
   for (int u = 0; u < num_buckets(); ++u) {
     if (is_frozen(u) || is_empty(u)) continue;
     if (steps) host_.step(u);
@@ -352,7 +354,7 @@ void UnitCompiler::load() {
   Instruction& zero = emit(InstructionOp::kZero, -1);
   zero.allocates = all;
   zero.uses = all;
-  if (on_host_) host_.follow_compute();
+  if (on_host_ && s_.layout->is_trained()) host_.follow_compute();
   on_host_ ? refresh_from_host(false) : refresh_replica();
   close_segment(1);
 }

@@ -94,6 +94,9 @@ class UnitCompiler : protected ScheduleWriter {
   int frozen_shard(int u) const { return unit(u).is_quantized ? run_.quantized : run_.frozen; }
 
   bool splits_experts() const;
+  bool is_summed_over_stages(int u) const { return u == 0 && s_.layout->sums_tied_over_stages(); }
+  // Where the optimizer is the host's: a gradient of several micro-batches stays on the device until others have added theirs.
+  bool keeps_sum(int u) const { return group_size(plan_.mesh, unit(u).replica_group) > 1 || is_summed_over_stages(u); }
   void load();
   void save();
   void emit_gather(int u, int buffer, bool fresh);
@@ -121,7 +124,6 @@ class UnitCompiler : protected ScheduleWriter {
   RunBuffers run_;
   const bool on_host_;    // the optimizer is
   const bool from_host_;  // parameters are, too; without the optimizer, those that are frozen
-  const bool keeps_sum_;  // then: a unit's gradient of several micro-batches stays on the device until replicas have added theirs
   HostWriter host_{*this};
   std::vector<int> staged_;                   // per unit: then the buffer of its gradient; -1: there is none now
   std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for

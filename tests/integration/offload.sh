@@ -14,7 +14,8 @@ same_as_without() { # NAME RUN WORDS WITHOUT
   is "$1: checkpoints" "$(tensors "$work/$2/checkpoints/checkpoint_40")" "$(tensors "$work/$4/checkpoints/checkpoint_40")"
 }
 
-for case in "zero3 --precision bf16" "zero2 --sharding zero2 --micro-batch 1" "ddp --sharding ddp --micro-batch 2 --recompute full"; do
+for case in "zero3 --precision bf16" "zero2 --sharding zero2 --micro-batch 1" "ddp --sharding ddp --micro-batch 2 --recompute full" \
+  "pp --sharding ddp --precision bf16 --pp 2 --gradient-accumulation 4"; do
   read -r name flags <<< "$case"
   # shellcheck disable=SC2086
   make_job "stays_$name" 2 $flags
@@ -47,7 +48,8 @@ for from in stays moved; do
 done
 
 # --- parameters and activations as well: the same numbers; less on the device, and the bytes that the plan says
-for case in "zero3 --precision bf16" "ddp --sharding ddp --micro-batch 2 --recompute full"; do
+for case in "zero3 --precision bf16" "ddp --sharding ddp --micro-batch 2 --recompute full" \
+  "pp --sharding ddp --precision bf16 --pp 2 --gradient-accumulation 4"; do
   read -r name flags <<< "$case"
   # shellcheck disable=SC2086
   make_job "all_$name" 2 $flags --offload-parameters host --offload-activations host
@@ -110,7 +112,5 @@ refused "the plan has the optimizer on the device" --offload-parameters host --o
 refused "zero2 has all of them on each device" --offload-parameters host --sharding zero2
 refused "the native trainer has the optimizer alone on a disk, the plan says parameters" --offload-parameters nvme
 refused "the native trainer has the optimizer alone on a disk, the plan says activations" --offload-activations nvme
-refused "no pipelines with activations on the host, the mesh has pp 2" --offload-activations host --pp 2 --gradient-accumulation 4
 refused "muon sees whole matrices" --offload-optimizer nvme --optimizer muon
 refused "muon sees whole matrices" --offload-optimizer host --optimizer muon
-refused "no pipelines with optimizer on the host, the mesh has pp 2" --offload-optimizer host --pp 2 --gradient-accumulation 4

@@ -239,8 +239,7 @@ TEST_CASE("what shared experts cannot be run with is refused by name", "[expert_
   CHECK(refused(o, [](Plan& p) { p.train.optimizer = kAdafactor; }).find("adafactor sees whole matrices") != std::string::npos);
   const auto partly = [](Plan& p) { p.train.trainable = {".*norm.*"}; };
   CHECK(refused(o, partly) == "accepted");
-  CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }).find("no optimizer on the host with ep") !=
-        std::string::npos);
+  CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }) == "accepted");
   o.geometry.feed_forward = 38, o.tp = 2, o.ep = 4;
   CHECK(refused(o) == "accepted");
   o.ep = 8;

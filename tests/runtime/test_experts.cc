@@ -3,7 +3,7 @@
 #include <mutex>
 #include <string>
 
-#include "plan/compile_pipeline.h"
+#include "plan/pipeline_rules.h"
 #include "runtime/as_one_rank.h"
 #include "runtime/engine/threads.h"
 #include "runtime/expert_cases.h"

@@ -34,12 +34,15 @@ struct Way {
   Sharding sharding;
   int replicate = 1, shard = 1, tp = 1, cp = 1;
   bool reshard = true;
+  int pp = 1, chunks = 1;
 };
 TinyOptions options_of(const Way& way, int64_t accumulation, Dtype precision) {
   TinyOptions o;
   o.sharding = way.sharding;
   o.replicate = way.replicate, o.shard = way.shard, o.tp = way.tp, o.cp = way.cp;
   o.reshard = way.reshard;
+  o.pp = way.pp, o.chunks = way.chunks;
+  if (way.pp > 1) o.geometry.num_layers = std::max(3, way.pp * way.chunks);
   if (way.tp > 1) o.geometry.num_heads = o.geometry.num_kv_heads = 2, o.geometry.hidden = 20, o.geometry.feed_forward = 38;
   if (way.tp == 1) o.geometry.tied_embeddings = o.geometry.qk_norm = true;
   o.accumulation = accumulation;
@@ -71,7 +74,13 @@ const std::vector<Way> kWays = {{"one rank", Sharding::kDdp},
                                 {"hybrid", Sharding::kZero3, 2, 2},
                                 {"hybrid zero1", Sharding::kZero1, 2, 2},
                                 {"tp", Sharding::kZero3, 1, 2, 2},
-                                {"cp", Sharding::kZero2, 1, 1, 1, 2}};
+                                {"cp", Sharding::kZero2, 1, 1, 1, 2},
+                                {"pp", Sharding::kDdp, 1, 1, 1, 1, true, 2},
+                                {"pp of 2 chunks, zero1", Sharding::kZero1, 1, 2, 1, 1, true, 2, 2},
+                                {"pp of 4, ddp", Sharding::kDdp, 2, 1, 1, 1, true, 4},
+                                {"pp, zero2", Sharding::kZero2, 1, 2, 1, 1, true, 2},
+                                {"pp, hybrid", Sharding::kZero3, 2, 2, 1, 1, true, 2},
+                                {"pp, tp", Sharding::kZero3, 1, 1, 2, 1, true, 2}};
 
 // With what the optimizer keeps, of all ranks.
 struct Trained {
@@ -133,6 +142,35 @@ TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offl
   CHECK(trained(from_host(tiny_plan(o)), 4, {.poison = true}).result.losses == losses);
 }
 
+TEST_CASE("offload: experts that ranks share, and those of tensor-parallel ranks", "[offload]") {
+  struct ExpertWay {
+    const char* name;
+    Sharding sharding;
+    int replicate, shard, tp, cp, pp, ep;
+  };
+  const auto way = GENERATE(
+      ExpertWay{"ddp over 2", Sharding::kDdp, 1, 2, 1, 1, 1, 2}, ExpertWay{"ddp, 2 copies", Sharding::kDdp, 2, 2, 1, 1, 1, 2},
+      ExpertWay{"zero1 over 4", Sharding::kZero1, 1, 4, 1, 1, 1, 2}, ExpertWay{"zero2 over 4", Sharding::kZero2, 1, 4, 1, 1, 1, 4},
+      ExpertWay{"zero3 over 4", Sharding::kZero3, 1, 4, 1, 1, 1, 2}, ExpertWay{"hybrid", Sharding::kZero3, 2, 2, 1, 1, 1, 2},
+      ExpertWay{"cp", Sharding::kZero3, 1, 1, 1, 2, 1, 2}, ExpertWay{"tp", Sharding::kZero3, 1, 2, 2, 1, 1, 1},
+      ExpertWay{"tp x ep", Sharding::kZero2, 1, 2, 2, 1, 1, 4}, ExpertWay{"pp", Sharding::kZero3, 1, 2, 1, 1, 2, 2});
+  const int64_t accumulation = GENERATE(1, 2);
+  TinyOptions o;
+  o.geometry = expert_geometry("mixtral");
+  o.geometry.num_experts = 8, o.geometry.feed_forward = 38;
+  o.sharding = way.sharding, o.replicate = way.replicate, o.shard = way.shard, o.tp = way.tp, o.cp = way.cp, o.pp = way.pp;
+  o.ep = way.ep;
+  o.accumulation = accumulation;
+  o.precision = accumulation == 1 ? Dtype::kF32 : Dtype::kBf16;
+  INFO(way.name << ", ep " << way.ep << ", accumulation " << accumulation);
+  const Plan plan = tiny_plan(o);
+  REQUIRE(validate(plan).empty());
+  const Trained expected = trained(plan, 3);
+  check_as_without(on_host(plan), expected);
+  check_as_without(from_host(plan), expected);
+  CHECK(trained(on_disk(plan), 3, {.offload_folder = kHere}) == expected);
+}
+
 TEST_CASE("offload: every optimizer of elements has the same bits on the host", "[offload]") {
   Plan plan = tiny_plan(options_of({"zero3", Sharding::kZero3, 1, 2}, 2, Dtype::kBf16));
   plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit");
@@ -153,7 +191,8 @@ TEST_CASE("offload: adapters, and a reference that runs in the step", "[offload]
 
 TEST_CASE("offload: what is frozen comes from the host, whole or sharded, beside an optimizer on either side", "[offload]") {
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero3", Sharding::kZero3, 1, 2},
-                           Way{"hybrid", Sharding::kZero3, 2, 2}, Way{"tp", Sharding::kZero3, 1, 2, 2});
+                           Way{"hybrid", Sharding::kZero3, 2, 2}, Way{"tp", Sharding::kZero3, 1, 2, 2},
+                           Way{"pp", Sharding::kZero3, 1, 2, 1, 1, true, 2});
   const std::string reference = GENERATE(as<std::string>(), "", "shared", "sharded");
   TinyOptions o = options_of(way, 2, way.tp > 1 ? Dtype::kF32 : Dtype::kBf16);
   o.rank = 3, o.targets = {"q_proj", "down_proj"};
@@ -177,7 +216,7 @@ TEST_CASE("offload: what is frozen comes from the host, whole or sharded, beside
 std::vector<Plan> with_activations(const Plan& plan) {
   Plan alone = plan;
   alone.offload.activations = OffloadPlace::kHost;
-  if (!offload_problem(on_host(plan)).message.empty() || plan.mesh.ep > 1 || plan.model.num_experts > 0) return {alone};
+  if (!offload_problem(on_host(plan)).message.empty()) return {alone};
   Plan all = from_host(plan);
   all.offload.activations = OffloadPlace::kHost;
   return {alone, all};
@@ -198,7 +237,8 @@ std::pair<int64_t, int64_t> most_kept(const Schedule& list) {
 TEST_CASE("offload: activations wait on the host, on every mesh and with every recomputation", "[offload]") {
   const Way way = GENERATE(from_range(kWays));
   const Recompute recompute = GENERATE(Recompute::kNone, Recompute::kKeepAttention, Recompute::kEveryK, Recompute::kFull);
-  TinyOptions o = options_of(way, recompute == Recompute::kNone ? 4 : 1, recompute == Recompute::kFull ? Dtype::kBf16 : Dtype::kF32);
+  const int64_t accumulation = recompute == Recompute::kNone || way.pp > 1 ? 4 : 1;  // a pipeline has several under way
+  TinyOptions o = options_of(way, accumulation, recompute == Recompute::kFull ? Dtype::kBf16 : Dtype::kF32);
   o.recompute = recompute;
   o.geometry.num_layers = 5;
   INFO(way.name << ", recompute " << name(recompute));
@@ -211,6 +251,10 @@ TEST_CASE("offload: activations wait on the host, on every mesh and with every r
     const auto [before, none] = most_kept(compile_expanded(plan, Phase::kStep));
     CHECK(none == 0);
     CHECK(device < before);
+    if (way.pp > 1) {  // of several micro-batches, of a part of the blocks
+      CHECK(host > 0);
+      continue;
+    }
     const int64_t input = plan.micro_batch * o.sequence_length / way.cp / way.tp * o.geometry.hidden * size_bytes(o.precision);
     const int64_t num_moved = o.geometry.num_layers - 1;
     CHECK((recompute == Recompute::kFull ? host == num_moved * aligned(input) : host > num_moved * aligned(input)));
@@ -220,7 +264,8 @@ TEST_CASE("offload: activations wait on the host, on every mesh and with every r
 TEST_CASE("offload: activations of adapters, pairs, packed rows, chunks of logits and experts", "[offload]") {
   const std::string kind =
       GENERATE(as<std::string>(), "adapters", "top layers", "pairs", "reference", "packed", "chunked", "experts", "shared experts");
-  TinyOptions o = options_of({"zero3", Sharding::kZero3, 1, 2}, 2, Dtype::kBf16);
+  const int pp = GENERATE(1, 2);
+  TinyOptions o = options_of({"zero3", Sharding::kZero3, 1, 2, 1, 1, true, pp}, 2, Dtype::kBf16);
   o.geometry.num_layers = 4;
   if (kind == "adapters" || kind == "reference") o.rank = 3, o.targets = {"q_proj", "down_proj"}, o.quantized = kind == "adapters";
   if (kind == "top layers") o.trainable = {".*layers.[23].*", ".*lm_head.*"}, o.geometry.tied_embeddings = false;
@@ -229,7 +274,7 @@ TEST_CASE("offload: activations of adapters, pairs, packed rows, chunks of logit
   o.packed = kind == "packed";
   o.chunked_loss = kind == "chunked";
   if (kind.ends_with("experts")) o.geometry = expert_geometry("mixtral"), o.geometry.num_layers = 4, o.ep = kind == "experts" ? 1 : 2;
-  INFO(kind);
+  INFO(kind << ", pp " << pp);
   const Plan plan = tiny_plan(o);
   REQUIRE(validate(plan).empty());
   const Trained expected = trained(plan, 3);
@@ -284,6 +329,25 @@ TEST_CASE("offload: device and host have the bytes that the list says", "[offloa
   CHECK(predicted.memory.disk_bytes_per_node == report.disk_bytes);
 }
 
+TEST_CASE("offload: the stages of a pipeline have what their lists say on the host, and the plan says the most", "[offload]") {
+  Plan plan = from_host(tiny_plan(options_of({"pp", Sharding::kZero3, 1, 2, 1, 1, true, 2}, 4, Dtype::kBf16)));
+  plan.offload.activations = OffloadPlace::kHost;
+  std::vector<int64_t> by_rank(size_t(plan.mesh.world()));
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    const Engine engine(plan, *device, communicator);
+    by_rank[size_t(communicator.rank())] = engine.memory().host_bytes;
+  });
+  CHECK(by_rank.front() != by_rank.back());  // more micro-batches are under way on the first stage, the last has the head
+  Plan predicted = plan;
+  finish(predicted);
+  CHECK(predicted.host.host_bytes == *std::max_element(by_rank.begin(), by_rank.end()));
+  for (int rank = 0; rank < plan.mesh.world(); ++rank) {
+    const auto stage = size_t(coordinates(plan.mesh, rank).pp);
+    CHECK(predicted.memory.by_rank_class.at(stage).host_bytes == by_rank[size_t(rank)]);
+  }
+}
+
 TEST_CASE("offload: a file of a disk is zeros, has no name, and says why it cannot be", "[offload]") {
   const std::filesystem::path folder = std::filesystem::path(kHere) / ("offload_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
@@ -316,7 +380,7 @@ TEST_CASE("offload: a file of a disk is zeros, has no name, and says why it cann
 
 TEST_CASE("offload: streams in any order that events allow copy and train as the CPU does", "[offload]") {
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero1", Sharding::kZero1, 1, 2},
-                           Way{"zero3", Sharding::kZero3, 1, 2});
+                           Way{"zero3", Sharding::kZero3, 1, 2}, Way{"pp", Sharding::kZero2, 1, 2, 1, 1, true, 2});
   Plan plan = on_host(tiny_plan(options_of(way, 2, GENERATE(Dtype::kF32, Dtype::kBf16))));
   if (GENERATE(false, true)) plan = with_activations(plan).back();
   const RunResult expected = train(plan, 3);
@@ -330,25 +394,33 @@ TEST_CASE("offload: streams in any order that events allow copy and train as the
 }
 
 // What is wrong with a list, as far as the checks see it.
-std::vector<std::string> broken(const Plan& plan, Schedule list) {
-  std::vector<const Schedule*> by_rank(size_t(plan.mesh.world()), &list);
+std::vector<std::string> broken(const Plan& plan, const Schedule& list) {
+  std::vector<Schedule> others;  // of the other stages
+  for (int stage = 0; stage < plan.mesh.pp; ++stage) others.push_back(compile_expanded(plan, Phase::kStep, stage));
+  std::vector<const Schedule*> by_rank;
+  for (int rank = 0; rank < plan.mesh.world(); ++rank) {
+    const int stage = coordinates(plan.mesh, rank).pp;
+    by_rank.push_back(stage == list.layout->stage ? &list : &others[size_t(stage)]);
+  }
   return check_job(plan, by_rank);
 }
 
 TEST_CASE("offload: a list that lacks a copy, a wait or a step, or frees too early, is refused", "[offload]") {
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero2", Sharding::kZero2, 1, 2},
-                           Way{"zero3", Sharding::kZero3, 1, 2});
+                           Way{"zero3", Sharding::kZero3, 1, 2}, Way{"pp", Sharding::kZero2, 1, 2, 1, 1, true, 2});
   const int64_t accumulation = GENERATE(1, 2);
   Plan plan = on_host(tiny_plan(options_of(way, accumulation, Dtype::kBf16)));
   if (GENERATE(false, true)) plan = with_activations(plan).back();
-  const Schedule good = compile_expanded(plan, Phase::kStep);
+  const int stage = GENERATE(0, 1);
+  if (stage >= way.pp) return;
+  const Schedule good = compile_expanded(plan, Phase::kStep, stage);
   REQUIRE(broken(plan, good).empty());
   int64_t num_mutants = 0;
   for (int i = 0; i < int(good.instructions.size()); ++i) {
     const Instruction& was = good.instructions[size_t(i)];
     const bool is_of_host = was.stream == Stream::kHost || was.stream == Stream::kToHost || was.stream == Stream::kToDevice ||
                             was.op == InstructionOp::kFree;
-    INFO(way.name << ", accumulation " << accumulation << ": " << format_instruction(good, i));
+    INFO(way.name << ", accumulation " << accumulation << ", stage " << stage << ": " << format_instruction(good, i));
     for (size_t w = 0; w < was.waits.size(); ++w) {  // a wait is left out
       if (!is_of_host && was.op != InstructionOp::kAllGather) continue;
       Schedule bad = good;
@@ -358,7 +430,7 @@ TEST_CASE("offload: a list that lacks a copy, a wait or a step, or frees too ear
       CHECK_FALSE(broken(plan, bad).empty());
     }
     if (!is_of_host) continue;
-    Schedule bad = compile_schedule(plan, Phase::kStep);  // the whole instruction is left out
+    Schedule bad = compile_schedule(plan, Phase::kStep, stage);  // the whole instruction is left out
     bad.instructions.erase(bad.instructions.begin() + i);
     for (Segment& g : bad.segments) {
       if (i < g.first_instruction)

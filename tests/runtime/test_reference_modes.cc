@@ -22,6 +22,7 @@ struct ModeMesh {
   int replicate = 1, shard = 1, tp = 1, cp = 1;
   int64_t accumulation = 2;
   bool reshard = true;
+  int pp = 1, chunks = 1;
 };
 const std::vector<ModeMesh> kMeshes = {{"1"},
                                        {"ddp 2", Sharding::kDdp, 2},
@@ -33,7 +34,12 @@ const std::vector<ModeMesh> kMeshes = {{"1"},
                                        {"hybrid 2 x 2", Sharding::kZero3, 2, 2},
                                        {"tp 2", Sharding::kDdp, 1, 1, 2},
                                        {"zero3 2 x tp 2", Sharding::kZero3, 1, 2, 2},
-                                       {"cp 2", Sharding::kZero3, 1, 1, 1, 2}};
+                                       {"cp 2", Sharding::kZero3, 1, 1, 1, 2},
+                                       {"pp 2", Sharding::kDdp, 1, 1, 1, 1, 4, true, 2},
+                                       {"zero3 2 x pp 2", Sharding::kZero3, 1, 2, 1, 1, 2, true, 2},
+                                       {"ddp 2 x pp 2", Sharding::kDdp, 2, 1, 1, 1, 2, true, 2},
+                                       {"tp 2 x pp 2", Sharding::kDdp, 1, 1, 2, 1, 2, true, 2},
+                                       {"pp 2 x 2 chunks", Sharding::kZero2, 1, 2, 1, 1, 2, true, 2, 2}};
 
 TinyOptions options_of(const TunedCase& c, const ModeMesh& m, const std::string& reference, bool tied = false) {
   TinyOptions o;
@@ -42,6 +48,8 @@ TinyOptions options_of(const TunedCase& c, const ModeMesh& m, const std::string&
   tune(o, c);
   o.sharding = m.sharding, o.replicate = m.replicate, o.shard = m.shard, o.tp = m.tp, o.cp = m.cp;
   o.accumulation = m.accumulation, o.reshard = m.reshard;
+  o.pp = m.pp, o.chunks = m.chunks;
+  if (m.chunks > 1) o.geometry.num_layers = m.pp * m.chunks;
   o.sequence_length = 16, o.steps = 8;
   o.preference = PreferencePlan{};
   o.preference->beta = 0.3;
@@ -52,7 +60,7 @@ TinyOptions options_of(const TunedCase& c, const ModeMesh& m, const std::string&
 // Adapters are refused beside tensor parallelism. What is special in a case shows on two ranks.
 bool runs_on(const TunedCase& c, const ModeMesh& m) {
   if (c.rank > 0 && m.tp > 1) return false;
-  return m.replicate * m.shard * m.tp * m.cp <= 2 || c.name == "all" || (c.name == "adapters" && m.replicate > 1);
+  return m.replicate * m.shard * m.tp * m.cp * m.pp <= 2 || c.name == "all" || (c.name == "adapters" && m.replicate > 1);
 }
 
 std::vector<std::string> modes_of(const TunedCase& c) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/compile_pipeline.h"
 #include "plan/expand.h"
+#include "plan/pipeline_rules.h"
 #include "planner/frameworks/stages.h"
 #include "support/random_plan.h"
 

@@ -128,7 +128,7 @@ Plan full_plan() {
   p.memory.terms = {{"parameter shard", 12, 34, "backward"}};
   p.memory.by_phase = {{"load", 1}};
   p.memory.peak_buffers = {{"P1", 5}};
-  p.memory.by_rank_class = {{"all ranks", 7}};
+  p.memory.by_rank_class = {{"all ranks", 7, 0}};
   p.time.step_s = 0.1, p.time.tokens_per_s = 1e6 / 3, p.time.tokens_per_s_per_gpu = 2.5, p.time.mfu = 0.41;
   p.time.by_instruction = {{"Forward", 1e-6}};
   p.alternatives = {{"zero2", Verdict::kTight, 9, 0.9, 0.2, "slower"}};

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "plan/compile_pipeline.h"
 #include "plan/expand.h"
 #include "plan/host_writer.h"
 #include "plan/optimizer.h"
+#include "plan/pipeline_rules.h"
 #include "plan/update_layout.h"
 #include "plan/workspace.h"
 #include "planner/native/simulate.h"
@@ -189,11 +189,11 @@ void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Ac
 
 }  // namespace
 
-HostBytes host_bytes_of_rank(const Plan& plan) {
+HostBytes host_bytes_of_rank(const Plan& plan, int stage) {
   const Plan few = with_few_micro_batches(plan);
   int64_t run = 0, arena = 0, disk = 0;
   for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate}) {
-    const Schedule list = compile_expanded(few, phase);
+    const Schedule list = compile_expanded(few, phase, stage);
     arena = std::max(arena, list.host_arena_bytes);
     run = host_bytes(list) - list.host_arena_bytes;
     disk = disk_bytes(list);

@@ -7,13 +7,13 @@
 #include "base/check.h"
 #include "model/count.h"
 #include "plan/activation_writer.h"
-#include "plan/compile_pipeline.h"
 #include "plan/compile_schedule.h"
 #include "plan/expand.h"
 #include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
 #include "plan/layout_cache.h"
 #include "plan/optimizer.h"
+#include "plan/pipeline_rules.h"
 #include "planner/native/packed_memory.h"
 #include "planner/native/pipeline_time.h"
 #include "planner/report/verdict.h"
@@ -260,14 +260,18 @@ void settle(Plan& plan, const Spread& spread) {
 
 void finish(Plan& plan) {
   const Plan few = with_few_micro_batches(plan);
-  if (offloads_natively(plan)) {
-    const HostBytes of_rank = host_bytes_of_rank(plan);
-    plan.host.host_bytes = of_rank.memory, plan.host.disk_bytes = of_rank.disk;
+  std::vector<HostBytes> hosts;  // of each stage
+  plan.host.host_bytes = plan.host.disk_bytes = 0;
+  for (int stage = 0; stage < plan.mesh.pp && offloads_natively(plan); ++stage) {
+    hosts.push_back(host_bytes_of_rank(plan, stage));
+    plan.host.host_bytes = std::max(plan.host.host_bytes, hosts.back().memory);
+    plan.host.disk_bytes = std::max(plan.host.disk_bytes, hosts.back().disk);
   }
   std::vector<MemoryPlan::RankClass> classes;
   for (int stage = 0; stage < plan.mesh.pp; ++stage) {
     MemoryPlan m = packed_memory(plan, compile_expanded(few, Phase::kStep, stage), compile_expanded(few, Phase::kEvaluate, stage));
-    classes.push_back({plan.mesh.pp == 1 ? "all ranks" : fmt::format("stage {}", stage), m.device_bytes});
+    classes.push_back({plan.mesh.pp == 1 ? "all ranks" : fmt::format("stage {}", stage), m.device_bytes,
+                       plan.mesh.pp > 1 && !hosts.empty() ? hosts[static_cast<size_t>(stage)].memory : 0});
     if (stage == 0 || m.device_bytes > plan.memory.device_bytes) plan.memory = std::move(m);
   }
   plan.memory.by_rank_class = std::move(classes);

@@ -8,10 +8,10 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "plan/chunked_loss.h"
-#include "plan/compile_pipeline.h"
 #include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
 #include "plan/native_program.h"
+#include "plan/pipeline_rules.h"
 #include "planner/native/plan_rates.h"
 #include "planner/time/embedded_calibration.h"
 

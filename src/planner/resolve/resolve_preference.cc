@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/diagnostic_codes.h"
 #include "plan/reference.h"
 
@@ -31,9 +29,8 @@ void resolve_preference(Resolving& r) {
 }
 
 void check_reference_setting(Resolving& r) {
-  Plan plan = r.plan();
+  const Plan& plan = r.plan();
   if (!runs_reference(plan.train)) return;
-  plan.mesh.pp = std::max(r.problem.pp, 1);
   for (const Diagnostic& d : check_reference(plan)) r.fail(d.code.c_str(), "train.reference", d.message, d.help);
   if (plan.train.preference.reference == "shared" && r.inputs.adapter.has_value())
     r.assume(fmt::format("reference shared: the model without the adapters of '{}', not what training starts from (cached, sharded)",

@@ -48,7 +48,7 @@ MemoryPlan memory_plan(const Setup& s, const MemoryNeed& need, const Candidate& 
   out.peak_instruction = m.peak_phase;
   out.terms = m.terms;
   out.by_phase = m.by_phase;
-  out.by_rank_class = {{c.choice.pp > 1 ? "fullest stage" : "all ranks", need.bytes}};
+  out.by_rank_class = {{c.choice.pp > 1 ? "fullest stage" : "all ranks", need.bytes, 0}};
   out.host_bytes_per_node = m.host_bytes_per_node;
   out.checkpoint_bytes = m.checkpoint_bytes;
   const auto needed = static_cast<double>(need.bytes);

@@ -7,12 +7,10 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "plan/chunked_loss.h"
-#include "plan/compile_pipeline.h"
 #include "plan/context_parallel.h"
-#include "plan/host_writer.h"
 #include "plan/native_program.h"
 #include "plan/optimizer.h"
-#include "plan/reference.h"
+#include "plan/pipeline_rules.h"
 #include "planner/search/framework_setup.h"
 
 namespace distsetup {
@@ -58,7 +56,7 @@ class Space {
     if (split.tp > 1 && !keeps_elements(p_.base.train.optimizer)) return false;
     // Beside experts tp is run where it is asked for, not proposed: no run of it on GPUs has been measured, and a search for a model
     // with experts would take five times as long.
-    if (split.tp > 1 && g_.num_experts > 0 && (p_.tp == 0 || has_host_optimizer(p_.base))) return false;
+    if (split.tp > 1 && g_.num_experts > 0 && p_.tp == 0) return false;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
     if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
@@ -73,16 +71,14 @@ class Space {
     return offload_problem(split).message.empty();
   }
 
-  bool bundled_stages(int pp) const {
-    return pp == 1 || !is_native(p_.base) || (can_have_stages(g_) && !runs_reference(p_.base.train));
-  }
+  bool bundled_stages(int pp) const { return pp == 1 || !is_native(p_.base) || can_have_stages(g_); }
 
   // Whether the bundled trainer, if it is the one, may let ranks share experts beside these axes.
   bool bundled_shares_experts(const Choice& c, int ep) const {
     if (!is_native(p_.base)) return true;
     if (p_.ep == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;  // as tp and cp: run where it is asked for
-    return keeps_elements(p_.base.train.optimizer) && !has_host_optimizer(p_.base) &&
-           !has_error(check_native(g_, {.tp = c.tp, .ep = ep}, tuning_of(p_.base.train))) && !learns_preferences(p_.base.train);
+    return keeps_elements(p_.base.train.optimizer) && !has_error(check_native(g_, {.tp = c.tp, .ep = ep}, tuning_of(p_.base.train))) &&
+           !learns_preferences(p_.base.train);
   }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
