@@ -17,8 +17,12 @@ using ResidualsByCodeBase = std::map<std::string, Calibration>;  // without the 
 // Intervals of the other code bases alone. None of a code base's rows covers its software, also where others have the same name.
 ResidualsByCodeBase residuals_without_each(const std::vector<Scored>& rows);
 
-// Constants "unseen.<memory|time>.<difficulty>.{below,above}": the widths beyond which few rows of a left-out code base are. Quantile
-// regression of what rows miss by; a code base counts as the root of its rows. Without the rows of `code_base`, if any is named.
+// Constants "unseen.<memory|time>.<difficulty>.{below,above}": the widths beyond which one in ten rows of a left-out code base is that
+// was read before its rows were predicted. Quantile regression of what rows miss by; a code base counts as the root of its rows. And
+// "unseen.<memory|time>.first_sight": how many times as wide they have to be for code that nobody has read, so that nine in ten of the
+// kept first sights are inside; each code base counts as one. Widths and times are learned from different code bases: what one of them
+// shows at first sight would else be learned as a difficulty, and no longer surprise. Without the rows of `code_base`, if any is
+// named.
 Calibration fit_unseen(const std::vector<Scored>& rows, const std::string& code_base = "");
 Calibration fit_unseen(const std::vector<Scored>& rows, const std::set<std::string>& left_out);
 
@@ -28,8 +32,16 @@ struct LeftOut {
   double mape = 0, median = 0, median_half_width = 0;  // percent
   double chance = 1;                                   // that so few are inside if nine in ten should be
 };
+// Of the predictions that were made before a code base was read, with what all other code bases say.
+struct FirstSights {
+  std::string group;  // "memory", "time"
+  int code_bases = 0, n = 0, inside = 0;
+  double inside_by_code_base = 0;  // the mean share
+  double median_half_width = 0;    // percent
+};
 struct LeaveOutScore {
   std::vector<LeftOut> metrics, code_bases;
+  std::vector<FirstSights> first_sights;
   int n = 0, inside = 0;
 };
 // With `fallback` for code bases that are not in `without`.

@@ -120,6 +120,13 @@ Setup own_script(const Row& row, Setup s) {
                                                            : Framework::kDdp;
   s.sharding = s.framework == Framework::kDdp ? Sharding::kDdp : Sharding::kZero3;
   if (row.says("strategy", "ZeroRedundancyOptimizer")) s.sharding = Sharding::kZero1;
+  if (row.text("strategy").starts_with("ZeRO-")) {  // DeepSpeed's engine over the script's own modules
+    s.framework = Framework::kDeepspeed;
+    s.sharding = row.says("strategy", "ZeRO-3") ? Sharding::kZero3 : Sharding::kZero2;
+    s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
+    s.state_dtype = Dtype::kF32;
+    s.master_copy = true;
+  }
   s.compiled = row.text("compile") == "yes";
   s.program = s.compiled ? "unknown_compiled" : "unknown";
   s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
@@ -140,7 +147,7 @@ bool is_own_loop(const Row& row) {
   const std::string& framework = row.text("framework");
   for (const std::string_view begin :
        {"canifinetune", "fitcheck", "LLMs-from-scratch", "lai-proj", "llm_TII", "distributed-training-guide", "adana",
-        "nanogpt-speedrun", "universal-llm-trainer", "single-file GPT-2", "Paxml"}) {
+        "nanogpt-speedrun", "universal-llm-trainer", "single-file GPT-2", "Paxml", "nanoGPT", "OKE benchmark", "GPT-2 study"}) {
     if (framework.starts_with(begin)) return true;
   }
   return framework == "prime-rl" || framework == "nanotron";

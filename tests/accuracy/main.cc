@@ -315,8 +315,9 @@ int run_update(const Options& options, const Scoreboard& board, const Calibratio
       "# log(measured / predicted) at both ends of n held-out rows: of tokens/s the 5th (low) and 95th (high) percentile, of memory "
       "the\n"
       "# 4th and 96th, over the share of the prediction that is not parameters and states. By quantity and class: 90 % intervals.\n"
-      "# unseen: the same logarithms, both sides, of code bases left out; measured: how many runs have a property\n"
-      "# (planner/report/uncertainty.h, residual_classes). Written by scripts/accuracy --update.\n";
+      "# unseen: the same logarithms, both sides, of code bases left out, and how many times as wide they are for code that nobody\n"
+      "# has read; measured: how many runs have a property (planner/report/uncertainty.h, residual_classes). Written by\n"
+      "# scripts/accuracy --update.\n";
   std::string text = calibration_text(residual_constants, comment);
   const std::string version = "version: 1\n";
   text.insert(text.find(version) + version.size(), "source: \"measured training runs in tests/accuracy\"\ndate: \"2026-11-21\"\n");

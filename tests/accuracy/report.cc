@@ -81,6 +81,12 @@ std::string left_out_text(const Scoreboard& board) {
                         one.chance < kTooUnlikely ? "  too few inside" : "");
   };
   for (const LeftOut& metric : score.metrics) add(metric);
+  for (const FirstSights& first : score.first_sights)
+    text += fmt::format(
+        "at first sight, {}: {} predictions of {} code bases, {:.1f} % inside, in the mean of code bases {:.1f} %; median half-width "
+        "{:.1f} %\n",
+        first.group, first.n, first.code_bases, 100.0 * first.inside / first.n, 100 * first.inside_by_code_base,
+        first.median_half_width);
   text += "\n";
   for (const LeftOut& base : score.code_bases) add(base);
   return text;
@@ -122,18 +128,22 @@ Json left_out_json(const Scoreboard& board) {
   };
   for (const LeftOut& one : board.left_out.metrics) metrics.push_back(entry(one));
   for (const LeftOut& one : board.left_out.code_bases) bases.push_back(entry(one));
+  Json first_sights = Json::array();
+  for (const FirstSights& first : board.left_out.first_sights) {
+    first_sights.push_back({{"group", first.group},
+                            {"code_bases", first.code_bases},
+                            {"n", first.n},
+                            {"inside", first.inside},
+                            {"coverage_by_code_base", rounded(100 * first.inside_by_code_base)},
+                            {"median_half_width", rounded(first.median_half_width)}});
+  }
   const FitScore fit = fit_score(board.rows, Intervals::kOfOtherCodeBases);
   Json reliability = Json::array();
   for (const FitScore::Said& said : fit.reliability)
     reliability.push_back({{"from", said.from}, {"n", said.n}, {"mean", rounded(100 * said.mean) / 100}, {"ran", said.ran}});
-  return {{"n", board.left_out.n},
-          {"inside", board.left_out.inside},
-          {"metrics", metrics},
-          {"code_bases", bases},
-          {"brier", rounded(100 * fit.brier) / 100},
-          {"wrong_fits", fit.wrong_fits},
-          {"wrong_noes", fit.wrong_noes},
-          {"reliability", reliability}};
+  return {{"n", board.left_out.n},        {"inside", board.left_out.inside}, {"metrics", metrics},
+          {"code_bases", bases},          {"first_sights", first_sights},    {"brier", rounded(100 * fit.brier) / 100},
+          {"wrong_fits", fit.wrong_fits}, {"wrong_noes", fit.wrong_noes},    {"reliability", reliability}};
 }
 
 }  // namespace
@@ -245,6 +255,14 @@ std::vector<std::string> worse_than(const Json& stored, const Json& now) {
         compare(fmt::format("{}, {}, {}", before.at("score").get<std::string>(), before.at("what").get<std::string>(), column),
                 before.at(column).get<double>(), after.at(column).get<double>());
       }
+    }
+  }
+  // What users are promised of code that nobody has read.
+  for (const Json& before : stored.at("left_out").at("first_sights")) {
+    for (const Json& after : now.at("left_out").at("first_sights")) {
+      if (before.at("group") != after.at("group")) continue;
+      compare(fmt::format("outside at first sight, {}", before.at("group").get<std::string>()),
+              100 - before.at("coverage_by_code_base").get<double>(), 100 - after.at("coverage_by_code_base").get<double>());
     }
   }
   for (const auto& [block, before] : stored.at("mapped").items()) {

@@ -41,6 +41,7 @@ std::string nic_kind(const Row& row) {
   if (contains(link, "EFA")) return "efa";
   if (contains(link, "Omni-Path")) return "omni_path";
   if (contains(link, "RoCE") || contains(link, "RDMA")) return "roce";
+  if (contains(link, "Ethernet")) return "ethernet";
   if (contains(link, "IB") || contains(link, "InfiniBand")) return "infiniband";
   return "infiniband";
 }
@@ -222,6 +223,8 @@ Result<Setup> row_setup(const Row& row) {
   Result<Setup> setup;
   if (is_own_loop(row)) {
     setup = loop_row(row);
+  } else if (is_hub_row(row)) {
+    setup = hub_row(row);
   } else if (begins("torchtune") || begins("torchao benchmark")) {
     setup = tune_row(row);
   } else if (begins("torchtitan") || begins("torchao") || begins("KempnerForge") || begins("PithTrain")) {

@@ -63,7 +63,7 @@ void storage(Setup& s, const Row& row) {
   // bits.
   const Dtype kept = full && !sharded_by_deepspeed && stored.starts_with("fp32") ? Dtype::kF32 : half;
   s.parameter_dtype = s.gradient_dtype = s.state_dtype = kept;
-  s.reduce_dtype = half;
+  s.reduce_dtype = s.framework == Framework::kDdp ? kept : half;  // DDP reduces gradients as they are
   if (sharded_by_deepspeed) {
     s.master_copy = true;
     s.state_dtype = Dtype::kF32;

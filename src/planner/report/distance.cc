@@ -15,6 +15,9 @@
 namespace distsetup {
 namespace {
 
+constexpr std::string_view kOwnScript = "own_script";
+constexpr std::string_view kBundledTrainer = "the bundled trainer";  // as a code base
+
 // The code base without its release or options: "torchtitan 0.3.0" and "torchtitan + torchao" are torchtitan, "megatron-core 0.15" and
 // "Megatron-LM" are megatron. What Transformers' Trainer runs with DeepSpeed is what that trainer of ours describes. Of its other runs
 // one code base of 2024 is measured: the many scripts above Transformers (TRL, PEFT, loops of one's own) are other code bases.
@@ -60,18 +63,29 @@ bool is_measured(const Feature& feature, Predicted quantity, const Calibration& 
   return residuals.constants.contains(fmt::format("measured.{}.{}", measured_group(quantity), feature.key));
 }
 
+bool lists_nothing(const Setup& s) { return s.program.starts_with("unknown"); }
+
+// What first sights add: nothing to code that was read, and to what is not known of any script. A plan that names no code base is as
+// likely run by the one that was read as by another: the mean variance.
+double times_wider(const Difficulty& difficulty, const Setup& setup, Predicted quantity, const Calibration& residuals) {
+  if (difficulty.key == kOwnScript || !is_at_first_sight(setup, quantity, residuals)) return 1;
+  const double times = residuals.get(fmt::format("unseen.{}.first_sight", measured_group(quantity)), 1);
+  return setup.software.is_assumed && !lists_nothing(setup) ? std::sqrt((1 + times * times) / 2) : times;
+}
+
 // How far predictions of unseen code err for one difficulty alone.
-Spread width_of(const Difficulty& difficulty, Predicted quantity, const Calibration& residuals) {
+Spread width_of(const Difficulty& difficulty, const Setup& setup, Predicted quantity, const Calibration& residuals) {
   const std::string name = fmt::format("unseen.{}.{}", measured_group(quantity), difficulty.key);
-  return {residuals.get(name + ".below", 0), residuals.get(name + ".above", 0)};
+  const double times = times_wider(difficulty, setup, quantity, residuals);
+  return {times * residuals.get(name + ".below", 0), times * residuals.get(name + ".above", 0)};
 }
 
 int percent(const Spread& spread) { return static_cast<int>(std::lround(50 * (std::exp(spread.above) - std::exp(-spread.below)))); }
 
 // "memory ±9 %, tokens/s ±17 %" of a difficulty; empty where it adds nothing.
-std::string widths_text(const Difficulty& difficulty, bool of_memory, bool of_time, const Calibration& residuals) {
-  const int memory = of_memory ? percent(width_of(difficulty, Predicted::kAllocated, residuals)) : 0;
-  const int time = of_time ? percent(width_of(difficulty, Predicted::kTokensPerSecond, residuals)) : 0;
+std::string widths_text(const Difficulty& difficulty, const Setup& setup, bool of_memory, bool of_time, const Calibration& residuals) {
+  const int memory = of_memory ? percent(width_of(difficulty, setup, Predicted::kAllocated, residuals)) : 0;
+  const int time = of_time ? percent(width_of(difficulty, setup, Predicted::kTokensPerSecond, residuals)) : 0;
   std::string text = memory > 0 ? fmt::format("memory ±{} %", memory) : "";
   if (time > 0) text += fmt::format("{}tokens/s ±{} %", text.empty() ? "" : ", ", time);
   return text;
@@ -80,7 +94,7 @@ std::string widths_text(const Difficulty& difficulty, bool of_memory, bool of_ti
 // Programs list the layers of one code base; Transformers' are what many scripts run. Nobody knows whether an unnamed one has them.
 bool has_own_layers(const Setup& s) {
   if (s.own_program != nullptr || s.program.starts_with("hf_") || s.program == "hand_written") return true;
-  if (s.software.is_assumed || s.program.starts_with("unknown")) return false;
+  if (s.software.is_assumed || lists_nothing(s)) return false;
   constexpr struct {
     std::string_view program, stack;  // the beginning of both
   } kLayersOf[] = {{"torchtitan", "torchtitan"}, {"torchtitan", "torchao"}, {"litgpt", "lit"},       {"mpt", "llm_foundry"},
@@ -160,8 +174,8 @@ double width_of_sizes(const Setup& setup, Predicted quantity) {
 }
 
 std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
-  const bool is_time = quantity == Predicted::kTokensPerSecond, lists_nothing = s.program.starts_with("unknown");
-  const bool other_layers = is_time && !lists_nothing && !has_own_layers(s);
+  const bool is_time = quantity == Predicted::kTokensPerSecond;
+  const bool other_layers = is_time && !lists_nothing(s) && !has_own_layers(s);
   const struct {
     Difficulty difficulty;
     bool is_present;
@@ -180,7 +194,7 @@ std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
              {{"compiled", "compiled layers"}, s.compiled && !is_time},
              {{"other_layers", "layers of another code base"}, !s.software.is_assumed && other_layers},
              {{"unnamed", "other layers than these"}, s.software.is_assumed && other_layers},
-             {{"own_script", "operations that no program lists"}, lists_nothing},
+             {{kOwnScript, "operations that no program lists"}, lists_nothing(s)},
              {{"other_stages", "stages of another code base"}, !s.software.is_assumed && has_other_stages(s) && !is_time},
              {{"little", "few tokens per micro-batch"}, works_on_little(s) && is_time},
              {{"without_nvlink", "GPUs without NVLink"}, architecture(s.gpu) == "without_nvlink" && is_time}};
@@ -191,11 +205,15 @@ std::vector<Difficulty> difficulties(const Setup& s, Predicted quantity) {
   return present;
 }
 
+bool is_at_first_sight(const Setup& setup, Predicted quantity, const Calibration& residuals) {
+  return setup.software.name != kBundledTrainer && !is_measured(features(setup).front(), quantity, residuals);
+}
+
 Spread unseen_spread(const Setup& setup, Predicted quantity, const Calibration& residuals) {
   const double sizes = width_of_sizes(setup, quantity);
   Spread sum{sizes, sizes, true};
   for (const Difficulty& one : difficulties(setup, quantity)) {
-    const Spread width = width_of(one, quantity, residuals);
+    const Spread width = width_of(one, setup, quantity, residuals);
     sum.below = std::hypot(sum.below, width.below);
     sum.above = std::hypot(sum.above, width.above);
   }
@@ -221,7 +239,7 @@ std::vector<std::string> distance_reasons(const Setup& setup) {
   std::set<std::string_view> said;
   for (const Predicted quantity : {Predicted::kAllocated, Predicted::kTokensPerSecond}) {
     for (const Difficulty& one : difficulties(setup, quantity)) {
-      const std::string widths = widths_text(one, of_memory, of_time, residuals);
+      const std::string widths = widths_text(one, setup, of_memory, of_time, residuals);
       if (widths.empty() || !said.insert(one.key).second) continue;
       reasons.push_back(one.key == "any" ? fmt::format("{}: as other code bases show, {}", uncovered, widths)
                                          : fmt::format("less sure there with {}: {}", one.words, widths));

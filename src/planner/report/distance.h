@@ -1,6 +1,8 @@
 // What measured runs do not cover of a setup. The errors of one trainer's runs say little of a code base, an axis, a GPU or a
 // precision that was not among them: there the interval is what code bases show that nothing was fitted to, by leaving out one at a
-// time (presets/calibration/residuals.yaml: `measured` lists what is covered, `unseen` how far predictions err beyond it).
+// time (presets/calibration/residuals.yaml: `measured` lists what is covered, `unseen` how far predictions err beyond it). Those code
+// bases had been read, and their programs described. What is planned for code that nobody has read errs by more, as many times as
+// predictions at first sight did (`unseen.<memory|time>.first_sight`).
 #pragma once
 #include <string>
 #include <string_view>
@@ -38,7 +40,12 @@ struct Difficulty {
 };
 std::vector<Difficulty> difficulties(const Setup& setup, Predicted quantity);
 
-// How far the truth may be from a prediction of code that nothing was fitted to: the difficulties' widths add like variances.
+// Nothing of the run's code base was measured, so nobody has read it. The bundled trainer is ours.
+bool is_at_first_sight(const Setup& setup, Predicted quantity, const Calibration& residuals);
+
+// How far the truth may be from a prediction of code that nothing was fitted to: the difficulties' widths add like variances, at first
+// sight each times what first sights show. A script whose operations no program lists ("own_script") is as doubtful once it is read.
+// Where no code base is named (Software::is_assumed), it may be one that was read.
 Spread unseen_spread(const Setup& setup, Predicted quantity, const Calibration& residuals);
 
 // "no measured run of megatron with context parallelism: as other code bases show, memory ±9 %, tokens/s ±17 %"; "less sure there with
