@@ -38,3 +38,26 @@ TEST_CASE("pipeline: each further micro-batch takes its time, also where the low
     CHECK(others_s == Approx(walked_s).epsilon(0.1));
   }
 }
+
+// 1F1B waits one round trip of the other stages (arXiv 2104.04473, section 2.2), no more: a message begins when both sides are there,
+// not when the sender has come to its next one.
+TEST_CASE("pipeline: with messages that take nothing a step is its micro-batches and pp - 1 turns") {
+  for (const int pp : {2, 4, 8}) {
+    const auto step_s = [&](int64_t micro_batches) {
+      Plan plan =
+          make_test_plan(tiny_geometry(8),
+                         {.sharding = Sharding::kDdp, .accumulation = static_cast<int>(micro_batches), .micro_batch = 64, .pp = pp});
+      plan.hardware.accelerator = Accelerator::kCpu;
+      plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = 1e10;
+      plan.hardware.link_bytes_per_s = plan.hardware.network_bytes_per_s = 1e15;
+      plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 0.5;
+      return simulate(plan).time.step_s;
+    };
+    const double turn_s = (step_s(20 * pp) - step_s(10 * pp)) / (10 * pp);
+    INFO("pp " << pp << ", turn " << turn_s);
+    // The first stage has the embedding and the last the head: turns are the fullest's, and others take less.
+    const double waits = step_s(2 * pp) / turn_s - 2 * pp;
+    CHECK(waits > 0.5 * (pp - 1));
+    CHECK(waits < 1.1 * (pp - 1));
+  }
+}

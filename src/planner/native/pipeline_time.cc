@@ -18,7 +18,7 @@ class PipelineClock {
   PipelineClock(const Plan& few, const std::vector<StageList>& stages, std::vector<std::vector<StepClock::Span>>* spans = nullptr)
       : few_(few), stages_(stages), next_(stages.size()), spans_(spans) {
     for (const StageList& s : stages) clocks_.emplace_back(few, *s.list, s.times);
-    while (measured_ + 1 < stages.size() && !turns_back(*stages[measured_].list)) ++measured_;
+    backward_ends_.resize(stages.size());
     message_s_ = message_s(few, static_cast<double>(stages.front().list->message_bytes));
   }
 
@@ -36,24 +36,24 @@ class PipelineClock {
     return most;
   }
 
-  // Of a further micro-batch: between the first backward of the first stage that has one and the one a round later the pipeline is
-  // full. No stage is done with a micro-batch sooner than it computes it.
+  // Of a further micro-batch: between the first backward of a stage and the one a round later the pipeline is full. No stage is done
+  // with a micro-batch sooner than it computes it; those that have no backward, because all that they hold and all below is frozen,
+  // compute alone.
   double further_s() const {
     const int64_t m = few_.gradient_accumulation;
     const auto round = static_cast<size_t>(m / pipeline_rounds(few_.mesh.pp, m));
-    double most = round < backward_ends_.size() ? (backward_ends_[round] - backward_ends_[0]) / static_cast<double>(round) : 0;
-    for (const StepClock& clock : clocks_) most = std::max(most, clock.busy_s() / static_cast<double>(m));
+    double most = 0;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      const std::vector<double>& ends = backward_ends_[s];
+      if (round < ends.size()) most = std::max(most, (ends[round] - ends[0]) / static_cast<double>(round));
+      most = std::max(most, clocks_[s].busy_s() / static_cast<double>(m));
+    }
     return most;
   }
 
   const StepClock& clock(size_t stage) const { return clocks_[stage]; }
 
  private:
-  // Not where all that a stage has, and all below it, is frozen.
-  static bool turns_back(const StepList& list) {
-    return std::any_of(list.items.begin(), list.items.end(), [](const StepList::TimedItem& i) { return i.ends_backward; });
-  }
-
   const std::vector<StepList::TimedItem>& items(size_t stage) const { return stages_[stage].list->items; }
 
   bool advance(size_t stage) {
@@ -64,7 +64,7 @@ class PipelineClock {
       const StepClock::Span span = clocks_[stage].advance(item);
       if (spans_ != nullptr) (*spans_)[stage].push_back(span);
       if (is_transfer(item.op)) meet(stage, item);
-      if (stage == measured_ && item.ends_backward) backward_ends_.push_back(clocks_[stage].compute_now());
+      if (item.ends_backward) backward_ends_[stage].push_back(clocks_[stage].compute_now());
     }
     return next_[stage] > before;
   }
@@ -72,21 +72,26 @@ class PipelineClock {
   struct Side {
     size_t stage = 0;
     const StepList::TimedItem* item = nullptr;
+    double started_s = 0;  // its rank may be further by the time that the other side comes
+  };
+  struct Link {
+    std::deque<Side> open;
+    double free_s = 0;  // messages go one after the other
   };
 
   void meet(size_t stage, const StepList::TimedItem& item) {
     const auto stream = static_cast<Stream>(item.stream);
     const bool sends = item.op == InstructionOp::kSend;
     const auto peer = static_cast<size_t>(peer_stage(static_cast<int>(stage), static_cast<int>(stages_.size()), stream));
-    std::deque<Side>& open = open_[{sends ? stage : peer, sends ? peer : stage, carries_activations(stream)}];
-    if (open.empty() || (open.front().item->op == item.op)) return open.push_back({stage, &item});
-    const Side other = open.front();
-    open.pop_front();
-    const double done = std::max(clocks_[stage].started_s(item), clocks_[other.stage].started_s(*other.item)) + message_s_;
-    for (const Side& side : {Side{stage, &item}, other}) {
-      clocks_[side.stage].transfer_done(*side.item, done);
-      if (spans_ != nullptr)
-        (*spans_)[side.stage][static_cast<size_t>(side.item - items(side.stage).data())] = {done - message_s_, done};
+    Link& link = links_[{sends ? stage : peer, sends ? peer : stage, carries_activations(stream)}];
+    const Side own{stage, &item, clocks_[stage].started_s(item)};
+    if (link.open.empty() || link.open.front().item->op == item.op) return link.open.push_back(own);
+    const Side other = link.open.front();
+    link.open.pop_front();
+    const double begin = std::max({own.started_s, other.started_s, link.free_s}), done = link.free_s = begin + message_s_;
+    for (const Side& side : {own, other}) {
+      clocks_[side.stage].transfer_done(*side.item, begin, done);
+      if (spans_ != nullptr) (*spans_)[side.stage][static_cast<size_t>(side.item - items(side.stage).data())] = {begin, done};
     }
   }
 
@@ -94,9 +99,8 @@ class PipelineClock {
   const std::vector<StageList>& stages_;
   std::vector<StepClock> clocks_;
   std::vector<size_t> next_;
-  std::map<std::tuple<size_t, size_t, bool>, std::deque<Side>> open_;  // sender, receiver, is it of activations
-  size_t measured_ = 0;                                                // the first stage that has a backward
-  std::vector<double> backward_ends_;                                  // of its micro-batches
+  std::map<std::tuple<size_t, size_t, bool>, Link> links_;  // sender, receiver, is it of activations
+  std::vector<std::vector<double>> backward_ends_;          // per stage, of its micro-batches
   double message_s_ = 0;
   std::vector<std::vector<StepClock::Span>>* spans_;
 };

@@ -62,7 +62,8 @@ StepClock::Span StepClock::advance(const StepList::TimedItem& i, double repeat) 
   return {start, start + d};
 }
 
-void StepClock::transfer_done(const StepList::TimedItem& i, double at_s) {
+void StepClock::transfer_done(const StepList::TimedItem& i, double begin_s, double at_s) {
+  if (begin_s > clock_[i.stream]) busy_since_[i.stream] = begin_s;
   clock_[i.stream] = std::max(clock_[i.stream], at_s);
   event_[static_cast<size_t>(i.signals)] = at_s;
 }

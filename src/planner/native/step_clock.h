@@ -23,7 +23,7 @@ class StepClock {
   // transfer_done().
   Span advance(const StepList::TimedItem& item, double repeat = 1);
   double started_s(const StepList::TimedItem& transfer) const { return clock_[transfer.stream]; }
-  void transfer_done(const StepList::TimedItem& transfer, double at_s);
+  void transfer_done(const StepList::TimedItem& transfer, double begin_s, double at_s);
 
   double now() const;
   double busy_s() const;  // of forwards and backwards
