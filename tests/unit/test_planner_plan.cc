@@ -223,9 +223,10 @@ TEST_CASE("when nothing fits, every fix is flags that make it fit") {
        {"micro-batch", "8"},
        {"recompute", "none"},
        {"sharding", "zero3"},
-       {"tp", "1"}},
+       {"tp", "1"},
+       {"pp", "1"}},
       {{"model", "8B"}, {"gpu", "rtx_4090"}, {"gpus", "4"}},
-      {{"model", "8B"}, {"gpu", "h100"}, {"gpus", "8"}, {"sharding", "ddp"}, {"tp", "1"}},
+      {{"model", "8B"}, {"gpu", "h100"}, {"gpus", "8"}, {"sharding", "ddp"}, {"tp", "1"}, {"pp", "1"}},
       {{"model", "1B"}, {"gpu", "rtx_4090"}, {"gpus", "1"}, {"seq", "65536"}, {"global-batch", "8"}},
   };
   for (Flags given : hopeless) {

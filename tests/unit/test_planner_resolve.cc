@@ -185,8 +185,8 @@ TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does no
   REQUIRE(model.ok());
   spec.model = *model;
   CHECK_FALSE(resolve(spec, presets(), {}).ok());
-  const Result<Problem> p =
-      problem_of({{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"micro-batch", "2"}, {"tp", "1"}, {"cp", "1"}});
+  const Result<Problem> p = problem_of(
+      {{"model", "8B"}, {"gpus", "8"}, {"global-batch", "100"}, {"micro-batch", "2"}, {"tp", "1"}, {"cp", "1"}, {"pp", "1"}});
   REQUIRE(p.ok());
   const Result<Plan> plan = make_plan(*p);
   REQUIRE_FALSE(plan.ok());

@@ -268,8 +268,6 @@ void resolve_axes(Resolving& r) {
   pin_axis(r, "parallel.ep", "expert_parallel", "expert parallelism", r.problem.ep);
   pin_axis(r, "parallel.hpz", "hpz", "a second copy of the parameters (hpZ)", r.problem.hpz);
   pin_axis(r, "parallel.virtual_stages", "virtual_stages", "interleaved pipeline stages", r.problem.virtual_stages);
-  // The bundled trainer's stages are run where they are asked for, not proposed: no run of them on GPUs has been measured.
-  if (r.native() && r.problem.pp == 0) r.problem.pp = r.problem.virtual_stages = 1;
   if (r.problem.base.model.num_experts == 0) {
     if (r.problem.ep > 1)
       r.fail(code::kMeshInvalid, "parallel.ep", fmt::format("ep {}, but '{}' has no experts", r.problem.ep, r.problem.base.model.name),

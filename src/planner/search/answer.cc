@@ -167,6 +167,15 @@ std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& pred
   return tight;
 }
 
+// On the one number of nodes that there is, with runners-up of every kind.
+std::optional<FoundOnNodes> on_nodes(const Problem& problem, Predictor& predictor, Diagnostics& why) {
+  const int nodes = problem.node_counts.front();
+  FoundOnNodes found{nodes, search(problem, nodes, predictor, {.every_kind = true})};
+  if (!found.result.candidates.empty()) return found;
+  why = std::move(found.result.why);
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool is_answer(const Plan& plan) { return plan.verdict == Verdict::kFits; }
@@ -202,11 +211,12 @@ namespace {
 std::optional<Plan> solve_as_it_is(const Problem& problem, Diagnostics& why, Shortfall shortfall) {
   const std::unique_ptr<Predictor> predictor = make_predictor(problem);
   const SelectionRules& rules = predictor->rules();
-  std::optional<FoundOnNodes> kept = fewest_nodes(problem, *predictor, why, shortfall);
+  const bool every_kind = rules.best_of_each_kind && shortfall == Shortfall::kFind;
+  const bool is_one = every_kind && problem.node_counts.size() == 1;
+  std::optional<FoundOnNodes> kept = is_one ? on_nodes(problem, *predictor, why) : fewest_nodes(problem, *predictor, why, shortfall);
   if (!kept.has_value()) return std::nullopt;
   why.clear();
-  const bool every_kind = rules.best_of_each_kind && shortfall == Shortfall::kFind;
-  if (every_kind)
+  if (every_kind && !is_one)
     kept->result = search(problem, kept->nodes, *predictor, {.every_kind = true});  // the same answer, and its runners-up
   const Candidate& best = kept->result.answer();
   Plan plan = predictor->plan(best);

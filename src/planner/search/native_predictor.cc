@@ -82,17 +82,24 @@ class NativePredictor final : public Predictor {
     plan_ = plan_of(p_, nodes, {});
   }
 
-  // States, what forward keeps, context, communicators; compute alone.
+  // States, what forward keeps, context, communicators. How fast what does not fit is nobody asks.
   void bound(Candidate& c) override {
     apply(p_, c.choice, plan_);
     const HardwarePlan& h = plan_.hardware;
-    const StepBound least = distsetup::bound(plan_, cache_);
-    c.device_bytes = least.allocated_bytes + h.context_bytes + communicator_bytes(plan_);
-    c.s_per_token = least.step_s / static_cast<double>(tokens_per_step(plan_)) * plan_.mesh.world();
+    c.device_bytes = least_bytes(plan_, cache_) + h.context_bytes + communicator_bytes(plan_);
     judge(c);
+    if (c.verdict != Verdict::kDoesNotFit) c.s_per_token = per_token(least_step_s(plan_, cache_));
   }
 
   void time(Candidate&) override {}  // simulation gives it
+
+  bool near(Candidate& c) override {
+    if (c.neared || c.choice.pp == 1) return false;
+    c.neared = true;
+    apply(p_, c.choice, plan_);
+    c.s_per_token = std::max(c.s_per_token, per_token(nearer_bound_s(plan_, cache_)));
+    return true;
+  }
 
   void simulate(Candidate& c) override {
     apply(p_, c.choice, plan_);
@@ -243,6 +250,8 @@ class NativePredictor final : public Predictor {
                                        format_count(n.finished)));
     if (plan.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
   }
+
+  double per_token(double step_s) const { return step_s / static_cast<double>(tokens_per_step(plan_)) * plan_.mesh.world(); }
 
   void judge(Candidate& c) const {
     const HardwarePlan& h = plan_.hardware;

@@ -20,6 +20,7 @@ struct Candidate {
   double step_s = 0, tokens_per_s_per_gpu = 0;  // when timed
   double fit_probability = 0;                   // an upper bound until `finished`
   Verdict verdict = Verdict::kDoesNotFit;       // what follows from it
+  bool neared = false;                          // by Predictor::near()
   bool timed = false, simulated = false, finished = false;
 };
 
@@ -56,6 +57,8 @@ class Predictor {
 
   virtual void bound(Candidate& c) = 0;  // device_bytes, verdict, and s_per_token where that is as cheap
   virtual void time(Candidate& c) = 0;   // seconds, where they come without simulation
+  // A nearer bound of s_per_token that is dearer than bound()'s and cheaper than simulate()'s, once. False: there is none.
+  virtual bool near(Candidate&) { return false; }
   virtual void simulate(Candidate& c) = 0;
   virtual void finish(Candidate& c) = 0;
   // Enough is left that finish() is not needed to know that it fits.

@@ -67,7 +67,7 @@ class Selection {
       open.pop();
       Candidate& c = at(i);
       if (!c.timed) {
-        simulate(c);
+        if (!predictor_.near(c)) simulate(c);
         if (at_least(c.verdict, Verdict::kTight)) open.emplace(c.s_per_token, i);
         continue;
       }
@@ -155,14 +155,19 @@ class Selection {
       if (candidates_[i].verdict != Verdict::kDoesNotFit)
         kinds[kind_of(candidates_[i].choice)].emplace_back(rank(candidates_[i]), static_cast<int>(i));
     for (auto& [kind, entries] : kinds) {
-      std::sort(entries.begin(), entries.end());
+      Open<double> open(std::greater<>(), std::move(entries));
       double best = kAnySpeed;
-      for (const auto& [bound, i] : entries) {
-        if (bound > best) break;
+      for (; !open.empty() && open.top().first <= best;) {
+        const int i = open.top().second;
+        open.pop();
         Candidate& c = at(i);
         if (const Failed* smaller = too_large(c, Verdict::kTight); smaller != nullptr && !c.simulated) {
           c.device_bytes = std::max(c.device_bytes, smaller->device_bytes);
           c.verdict = Verdict::kDoesNotFit;
+          continue;
+        }
+        if (!by_memory && !c.simulated && predictor_.near(c)) {
+          open.emplace(rank(c), i);
           continue;
         }
         simulate(c);
@@ -192,7 +197,7 @@ class Selection {
       open.pop();
       Candidate& c = at(i);
       if (!c.timed) {
-        simulate(c);
+        if (!predictor_.near(c)) simulate(c);
         if (at_least(c.verdict, wanted)) open.emplace(c.s_per_token, i);
         continue;
       }

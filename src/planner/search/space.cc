@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "plan/chunked_loss.h"
 #include "plan/context_parallel.h"
+#include "plan/host_writer.h"
 #include "plan/native_program.h"
 #include "plan/optimizer.h"
 #include "plan/pipeline_rules.h"
+#include "plan/reference.h"
 #include "planner/search/framework_setup.h"
 
 namespace distsetup {
@@ -71,7 +75,22 @@ class Space {
     return offload_problem(split).message.empty();
   }
 
-  bool bundled_stages(int pp) const { return pp == 1 || !is_native(p_.base) || can_have_stages(g_); }
+  bool bundled_stages(int pp) const {
+    if (pp == 1 || !is_native(p_.base)) return true;
+    if (p_.pp == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;  // as tp and cp
+    // Beside experts, a host and a reference stages are run where they are asked for: bounds that leave these out rule out little, and
+    // a search for a model with experts would take ten times as long.
+    const bool bounds_say_little = g_.num_experts > 0 || p_.base.offload != OffloadPlan{} || runs_reference(p_.base.train);
+    if (p_.pp == 0 && (bounds_say_little || !are_even(pp))) return false;
+    return can_have_stages(g_);
+  }
+
+  // Do so many parts have as many layers each, or the first and the last one less, where the embedding and the head are? Others are
+  // run where they are asked for: the fullest sets the pace, and as many ranks in fewer stages, or more, wait less.
+  bool are_even(int64_t parts) const {
+    const int64_t rest = g_.num_layers % parts;
+    return rest == 0 || parts - rest <= 2;
+  }
 
   // Whether the bundled trainer, if it is the one, may let ranks share experts beside these axes.
   bool bundled_shares_experts(const Choice& c, int ep) const {
@@ -95,7 +114,13 @@ class Space {
   // Stages need not hold equally many layers (torchtitan; Megatron-Core's --pipeline-model-parallel-layout).
   std::vector<int> virtual_stages(int64_t pp) const {
     if (pp == 1) return p_.virtual_stages > 1 ? std::vector<int>{} : std::vector<int>{1};
-    if (is_native(p_.base)) return {std::max(p_.virtual_stages, 1)};  // interleaved where it is asked for
+    if (is_native(p_.base)) {
+      if (p_.virtual_stages > 0) return {p_.virtual_stages};
+      std::vector<int> found;
+      for (const int chunks : {1, 2, 4})  // a stage waits for a fraction of the turns; each chunk more sends as much again
+        if (chunks == 1 || (pp * chunks <= g_.num_layers && are_even(pp * chunks))) found.push_back(chunks);
+      return found;
+    }
     return sizes(std::max<int64_t>(g_.num_layers / pp, 1), p_.virtual_stages, "virtual_stages");
   }
 
@@ -154,13 +179,21 @@ class Space {
   void batches(Choice c, int64_t per_rank) {
     for (const int64_t micro : divisors(per_rank)) {
       c.micro_batch = micro, c.gradient_accumulation = per_rank / micro;
-      if (!is_batch(c)) continue;
+      if (!is_batch(c) || !are_run(c)) continue;
       for (const Recompute recompute : p_.recomputes) {
         if (!p_.trainer.recomputes.contains(recompute)) continue;
         c.recompute = recompute;
         out_.push_back(c);
       }
     }
+  }
+
+  // Stages that nobody asked for: pairs, offloading and some losses do not go with them, as the trainer's own rules say.
+  bool are_run(const Choice& c) {
+    if (c.pp == 1 || p_.pp > 0 || !is_native(p_.base)) return true;
+    const auto [it, fresh] = runs_stages_.try_emplace({c.tp, c.pp, c.virtual_stages, c.cp, c.ep, c.sharding}, false);
+    if (fresh) it->second = !has_error(validate(plan_of(p_, nodes_, c)));
+    return it->second;
   }
 
   // Of those that the trainer has.
@@ -233,6 +266,7 @@ class Space {
   const Geometry& g_;
   const FrameworkTraits& traits_;
   const int nodes_;
+  std::map<std::tuple<int, int, int, int, int, Sharding>, bool> runs_stages_;
   std::vector<Choice> out_;
 };
 
