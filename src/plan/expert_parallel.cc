@@ -8,6 +8,7 @@
 #include "model/count.h"
 #include "plan/expert_rules.h"
 #include "plan/optimizer.h"
+#include "plan/reference.h"
 #include "plan/sinks_biases.h"
 
 namespace distsetup {
@@ -150,8 +151,9 @@ int64_t most_expert_rows(const Geometry& g, int64_t tokens, int ep) {
 }
 
 std::string expert_split_problem(const Geometry& g, const ProgramSplit& split) {
-  if (split.tp > 1 && g.num_experts > 0 && split.preference)
-    return fmt::format("learning from pairs with experts and tensor parallelism over {} ranks", split.tp);
+  const bool has_copy = split.preference && keeps_reference(*split.preference);
+  if (split.tp > 1 && g.num_experts > 0 && has_copy)
+    return fmt::format("a frozen copy of its experts as the reference of pairs with tensor parallelism over {} ranks", split.tp);
   if (split.tp > 1 && (g.router_loss > 0 || g.router_z_loss > 0))
     return fmt::format("the losses of its routers, which are of all tokens, with tensor parallelism: each of {} ranks routes a part",
                        split.tp);
@@ -160,7 +162,7 @@ std::string expert_split_problem(const Geometry& g, const ProgramSplit& split) {
   if (g.num_experts % split.ep != 0)
     return fmt::format("{} experts over ep {} are {} for each rank and {} left over", g.num_experts, split.ep,
                        g.num_experts / split.ep, g.num_experts % split.ep);
-  if (split.preference) return fmt::format("learning from pairs with experts over {} ranks", split.ep);
+  if (has_copy) return fmt::format("a frozen copy of its experts, which {} ranks share, as the reference of pairs", split.ep);
   return "";
 }
 

@@ -131,6 +131,26 @@ TEST_CASE("shared experts of which one gets every token train with every shardin
   CHECK(empty == 3 * 2 * 2);
 }
 
+TEST_CASE("shared experts learn from pairs as on one rank, also beside the reference that is the model without adapters",
+          "[expert_parallel]") {
+  const size_t each = num_rounds(1) > 1 ? 1 : 2;
+  for (size_t n = 0; n < strategies().size(); n += each) {
+    const SharedStrategy& s = strategies()[n];
+    for (const bool has_adapters : {false, true}) {
+      if (has_adapters && s.tp > 1) continue;
+      INFO(s.name << (has_adapters ? ", adapters" : ""));
+      TinyOptions o;
+      o.geometry = shared_geometry("mixtral", s.ep);
+      o.steps = 4;
+      o.accumulation = 2;
+      o.preference = PreferencePlan{};
+      if (has_adapters) o.rank = 3, o.targets = {"q_proj", "v_proj"}, o.preference->reference = "shared";
+      split(o, s);
+      check_as_one_rank(o, {Recompute::kSelective});
+    }
+  }
+}
+
 TEST_CASE("shared experts with accumulation of four and one micro-batch train as on one rank", "[expert_parallel]") {
   for (const int64_t accumulation : {1, 4}) {
     for (const SharedStrategy& s : strategies()) {
@@ -247,13 +267,14 @@ TEST_CASE("what shared experts cannot be run with is refused by name", "[expert_
   o.ep = 1, o.sharding = Sharding::kDdp, o.shard = 1;
   CHECK(refused(o).find("with ddp the ranks of dp_shard 1 × cp 1 × tp 2 = 2 share experts alone, and ep is 1") != std::string::npos);
   o.sharding = Sharding::kZero1, o.shard = 2;
-  CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }).find("on the host with experts over tp 2") !=
-        std::string::npos);
+  CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }) == "accepted");
   CHECK(refused(o, [](Plan& p) { p.model.router_loss = 0.01; }).find("the losses of its routers") != std::string::npos);
   o.preference = PreferencePlan{};
-  CHECK(refused(o).find("learning from pairs with experts and tensor parallelism over 2 ranks") != std::string::npos);
+  CHECK(refused(o) == "accepted");
+  o.preference->reference = "sharded";
+  CHECK(refused(o).find("a frozen copy of its experts as the reference of pairs with tensor parallelism over 2") != std::string::npos);
   o.tp = 1, o.ep = 2;
-  CHECK(refused(o).find("learning from pairs with experts over 2 ranks") != std::string::npos);
+  CHECK(refused(o).find("a frozen copy of its experts, which 2 ranks share, as the reference") != std::string::npos);
   TinyOptions dense;
   dense.sharding = Sharding::kZero3, dense.shard = 2, dense.ep = 2;
   CHECK(refused(dense).find("it has no experts, and ep is 2") != std::string::npos);

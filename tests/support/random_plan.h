@@ -134,7 +134,7 @@ PlanChoice random_choice(Random& random) {
   c.parameters_on_host = c.optimizer_on_host && gathers && pick(0, 1) == 0;
   c.chunked_loss = pick(0, 2) == 0;
   c.activations_on_host = pick(0, 3) == 0;
-  if (!c.reshard || c.optimizer_on_host || c.activations_on_host || pick(0, 2) > 0) return c;
+  if (!c.reshard || pick(0, 2) > 0) return c;
   c.pp = pick(2, 4);
   c.chunks = pick(1, 3);
   c.dp_shard = std::min(c.dp_shard, 2), c.dp_replicate = std::min(c.dp_replicate, 2);

@@ -173,11 +173,10 @@ void refuse_shared_experts(Resolving& r, const Tuning& tuning) {
   plan.mesh.dp_shard = plan.mesh.ep = ep;
   plan.strategy.sharding = Sharding::kZero1;
   plan.train.optimizer = r.plan().train.optimizer;
-  say(check_native(r.problem.base.model, {.tp = tp, .ep = ep}, tuning));
+  ProgramSplit split{.tp = tp, .ep = ep};
+  if (learns_preferences(r.plan().train)) split.preference = r.plan().train.preference;
+  say(check_native(r.problem.base.model, split, tuning));
   say(check_expert_parallel(plan));
-  if (learns_preferences(r.plan().train))
-    r.fail(code::kUnsupportedFeature, "parallel.ep",
-           fmt::format("the native trainer does not learn from pairs with experts over {} ranks", ep), "--ep 1");
 }
 
 // Sizes that ranks do not divide are every trainer's; check_parallel() says those.

@@ -97,7 +97,7 @@ class Space {
     if (!is_native(p_.base)) return true;
     if (p_.ep == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;  // as tp and cp: run where it is asked for
     return keeps_elements(p_.base.train.optimizer) && !has_error(check_native(g_, {.tp = c.tp, .ep = ep}, tuning_of(p_.base.train))) &&
-           !learns_preferences(p_.base.train);
+           !keeps_reference(p_.base.train);
   }
 
   static bool wanted(int64_t value, int64_t pin) { return pin == 0 || value == pin; }
