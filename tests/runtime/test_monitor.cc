@@ -73,7 +73,8 @@ struct Saver {
     const Coordinates at = coordinates(mesh, communicator.rank());
     std::array<std::vector<float>, 3> values;
     for (auto& state : values) state.assign(static_cast<size_t>(layout.shard_numel), static_cast<float>(at.dp_shard + 1));
-    const CheckpointMetadata metadata = {step, 0, 1.0, 0.1, {}, 1, std::string(64, 'a')};
+    const CheckpointMetadata metadata = {
+        .step = step, .loss = 1.0, .learning_rate = 0.1, .seed = 1, .data_digest = std::string(64, 'a')};
     save_checkpoint(communicator, place(directory), {&layout, at, values[0], {{"exp_avg", values[1]}, {"exp_avg_sq", values[2]}}},
                     at.dp_replicate == 0, metadata);
   }

@@ -51,7 +51,8 @@ struct SavingRank {
   }
   ShardState state() { return {&layout, at, values[0], {{"exp_avg", values[1]}, {"exp_avg_sq", values[2]}}}; }
   std::vector<SaveNews> save(int64_t step, When when, double loss = 1) {
-    return saver.save(state(), at.dp_replicate == 0, {step, 0, loss, 0.1, {}, 1, std::string(64, 'a')}, when);
+    return saver.save(state(), at.dp_replicate == 0,
+                      {.step = step, .loss = loss, .learning_rate = 0.1, .seed = 1, .data_digest = std::string(64, 'a')}, when);
   }
 };
 

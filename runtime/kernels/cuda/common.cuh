@@ -57,7 +57,7 @@ void check_launch(const char* kernel) {
   const cudaError_t error = cudaGetLastError();
   if (error != cudaSuccess) throw std::runtime_error(std::string("CUDA kernel ") + kernel + ": " + cudaGetErrorString(error));
 }
-unsigned grid(int64_t n, int64_t per_block) {
+[[maybe_unused]] unsigned grid(int64_t n, int64_t per_block) {
   const int64_t blocks = (n + per_block - 1) / per_block;
   return unsigned(blocks < 1 ? 1 : blocks > 0x7fffffff ? 0x7fffffff : blocks);
 }

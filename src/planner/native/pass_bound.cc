@@ -96,20 +96,27 @@ double PassBound::forward_s(int first, int last) const {
   return of(first).gather_s + over_pairs(first, last, &PairTerms::forward_s) + row_.kind(last).forward_s;
 }
 
-double PassBound::backward_s(int first, int last, bool is_last) const {
+double PassBound::forward_after_wait_s(int first, int last) const {
+  const double last_s = row_.kind(last).forward_s;
+  return first == last ? last_s : row_.kind(first).forward_s + over_pairs(first + 1, last, &PairTerms::forward_s) + last_s;
+}
+
+double PassBound::backward_s(int first, int last, bool is_last, bool after_wait) const {
   const Moves& lowest = of(first);
   const double end_s = (is_last ? lowest.last_reduce_s : lowest.reduce_s) + lowest.add_s;
   if (first == last) return row_.kind(first).backward_s + end_s;
   // The second unit from the top has no gradient of another to add before it.
-  const double gathered_s = over_pairs(first, last, &PairTerms::gathered_s) - least_add_s_ + row_.kind(first).backward_s;
+  const double gathered_s = (after_wait ? row_.kind(last).backward_s + over_pairs(first, last - 1, &PairTerms::gathered_s)
+                                        : over_pairs(first, last, &PairTerms::gathered_s) - least_add_s_) +
+                            row_.kind(first).backward_s;
   const double reduced_s =
       row_.kind(last).backward_s + over_pairs(first, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s);
   return std::max(gathered_s, reduced_s) + end_s;
 }
 
-double PassBound::summed_s(int first, int last) const {
+double PassBound::summed_s(int first, int last, bool after_wait) const {
   // Reductions go one after the other, the first one after the first backward.
-  return std::max(backward_s(first, last, true) + of(first).replicas_s,
+  return std::max(backward_s(first, last, true, after_wait) + of(first).replicas_s,
                   row_.kind(last).backward_s + over_kinds(first, last, &Moves::all_reduced_s));
 }
 

@@ -17,10 +17,12 @@ class PassBound {
 
   // Of the units first to last, both inclusive.
   double forward_s(int first, int last) const;
-  // From the top's backward on. is_last: of the last micro-batch, when replicas are summed as well.
-  double backward_s(int first, int last, bool is_last) const;
+  // From when the first has what another stage sends: by then its gather may be done, and the next one, which would slow it.
+  double forward_after_wait_s(int first, int last) const;
+  // From the top's backward on. is_last: of the last micro-batch, when replicas are summed as well. after_wait: as above.
+  double backward_s(int first, int last, bool is_last, bool after_wait = false) const;
   // The last pass of a step, until the norm can be taken: it waits for all sums.
-  double summed_s(int first, int last) const;
+  double summed_s(int first, int last, bool after_wait = false) const;
   // The same, until what the stage below waits for is there.
   double until_sent_s(int first, int last, bool is_last) const;
   double gather_s(int unit) const { return of(unit).gather_s; }

@@ -47,8 +47,7 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
           p.recompute.every_k,
           p.mesh.pp > 1 ? p.gradient_accumulation : std::min<int64_t>(p.gradient_accumulation, 3),
           {p.mesh.pp, p.strategy.virtual_stages, stage, p.mesh.pp > 1 || has_host_activations(p) ? own_tokens(p) : 0},
-          9 * static_cast<int>(p.offload.optimizer) + 3 * static_cast<int>(p.offload.parameters) +
-              static_cast<int>(p.offload.activations)};
+          offload_key(p)};
 }
 
 // Of one stage, of a plan with few micro-batches.

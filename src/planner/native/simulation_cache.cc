@@ -35,6 +35,11 @@ SimulationCache::SplitKey split_key(const Plan& plan) {
   return {split.tp, split.cp, split.cp == 1 ? 0 : static_cast<int>(split.cp_method), split.ep, split.loss_chunks};
 }
 
+int offload_key(const Plan& plan) {
+  const OffloadPlan& o = plan.offload;
+  return 9 * static_cast<int>(o.optimizer) + 3 * static_cast<int>(o.parameters) + static_cast<int>(o.activations);
+}
+
 const UnitCost& cached_unit(const Plan& plan, const StepList& list, size_t program, SimulationCache& cache,
                             const std::set<int>& elsewhere) {
   static const UnitCost kUnused;
@@ -51,9 +56,9 @@ const UnitCost& cached_unit(const Plan& plan, const StepList& list, size_t progr
 const RowCosts& cached_row(const Plan& plan, SimulationCache& cache) {
   const int policy = static_cast<int>(plan.recompute.policy);
   const SimulationCache::SplitKey split = split_key(plan);
-  const auto [it, fresh] = cache.by_compute.try_emplace({policy, plan.recompute.every_k, split, own_tokens(plan)});
+  const auto [it, fresh] = cache.by_compute.try_emplace({policy, plan.recompute.every_k, split, own_tokens(plan), offload_key(plan)});
   if (!fresh) return it->second;
-  std::shared_ptr<const WholeList>& whole = cache.by_policy[{policy, plan.recompute.every_k, split}];
+  std::shared_ptr<const WholeList>& whole = cache.by_policy[{policy, plan.recompute.every_k, split, offload_key(plan)}];
   if (whole == nullptr) whole = whole_list(plan);
   std::vector<UnitCost> costs;
   for (size_t program = 0; program < whole->list.programs.size(); ++program)

@@ -22,13 +22,14 @@ struct SimulationCache {
   // Stages, chunks of each, which, and tokens of a micro-batch: what lives as long as the step is of a stage's list alone.
   using StageKey = std::tuple<int, int, int, int64_t>;
   // What a list depends on.
-  using StepKey = std::tuple<int, bool, int, int, int, int, SplitKey, int, int, int64_t, StageKey, bool>;
+  using StepKey = std::tuple<int, bool, int, int, int, int, SplitKey, int, int, int64_t, StageKey, int>;
   // Variant name, tokens of a rank's micro-batch, tensors that are not counted.
   std::map<std::tuple<std::string, SplitKey, int64_t, std::set<int>>, UnitCost> by_variant;
   std::map<StepKey, std::shared_ptr<const StepList>> by_step;
-  std::map<std::tuple<int, int, SplitKey, int64_t>, RowCosts> by_compute;  // recompute policy, every_k, tokens of a micro-batch
+  // Recompute policy, every_k, tokens of a micro-batch, what is offloaded.
+  std::map<std::tuple<int, int, SplitKey, int64_t, int>, RowCosts> by_compute;
   // With these recomputations and without stages: any list has all programs.
-  std::map<std::tuple<int, int, SplitKey>, std::shared_ptr<const WholeList>> by_policy;
+  std::map<std::tuple<int, int, SplitKey, int>, std::shared_ptr<const WholeList>> by_policy;
   std::map<std::tuple<int, int, int, int64_t>, std::vector<int>> in_flight;  // most_in_flight(): stages, chunks, which, micro-batches
 };
 
@@ -36,6 +37,8 @@ struct SimulationCache {
 int64_t own_tokens(const Plan& plan);
 // Ranks that run a program together.
 SimulationCache::SplitKey split_key(const Plan& plan);
+// What lies elsewhere than on the device.
+int offload_key(const Plan& plan);
 // `elsewhere`: tensors that lie in buffers of the step.
 const UnitCost& cached_unit(const Plan& plan, const StepList& list, size_t program, SimulationCache& cache,
                             const std::set<int>& elsewhere = {});

@@ -50,7 +50,7 @@ double StagesBound::seconds() const {
     const double update_s = updates_s(s), sent_s = passes_.until_sent_s(c.first, c.last, true);
     most_s = std::max({most_s, arrives_s + work.seconds + update_s, arrives_s + work.until_last_s + sent_s + returns_s});
     arrives_s += sum(row_.forward_s, c) + hop_s_;
-    returns_s += hop_back_s_ + (s == 0 ? passes_.summed_s(c.first, c.last) + update_s : sent_s);
+    returns_s += hop_back_s_ + (s == 0 ? passes_.summed_s(c.first, c.last, true) + update_s : sent_s);
   }
   if (plan_.strategy.virtual_stages > 1 || !row_.is_all) return most_s;
   return std::max(most_s, by_round_trips_s(round_trip_s()) + updates_s(0));
@@ -104,8 +104,8 @@ StagesBound::Work StagesBound::work_of(int stage) const {
     work.seconds += m * forward_s(c) + (m - 1) * (top_s(c) + passes_.backward_s(c.first, c.last, false)) + last_s;
     if (n == 0) work.until_last_s -= last_s;
   }
-  // The first gather may come while the stage waits for its first micro-batch.
-  if (stage > 0) work.seconds -= passes_.gather_s(part(stage, 0).first);
+  // The first gathers may come while the stage waits for its first micro-batch.
+  if (stage > 0) work.seconds -= forward_s(part(stage, 0)) - forward_after_wait_s(part(stage, 0));
   work.until_last_s += work.seconds;
   return work;
 }
@@ -114,9 +114,12 @@ namespace {
 
 // What one part does with a micro-batch.
 struct PartTimes {
-  double first_gather_s = 0, forward_s = 0;             // without that gather
-  double top_s = 0, sent_s = 0, done_s = 0;             // of a backward: before it, until it has sent, until its reductions are done
-  double last_sent_s = 0, last_done_s = 0;              // of the last micro-batch
+  struct Pass {
+    double whole_s = 0, after_wait_s = 0;  // also what comes before it reads what is sent; and after a wait for that
+    double done_s(double began_s, double arrives_s) const { return std::max(began_s + whole_s, arrives_s + after_wait_s); }
+  };
+  Pass forward, backward, last_backward;                // until reductions are done; of the last micro-batch
+  double top_s = 0, sent_s = 0, last_sent_s = 0;        // of a backward: before it, until it has sent
   std::vector<double> forward_sent_s, backward_sent_s;  // when, per micro-batch; < 0: not yet
   double forward_free_s = 0, backward_free_s = 0;       // when the stage's link to its neighbour is, kept by its first part
 };
@@ -136,12 +139,15 @@ double StagesBound::in_order_s() const {
   std::vector<PartTimes> times;
   for (const UnitSpan& c : parts_) {
     PartTimes t;
-    t.first_gather_s = passes_.gather_s(c.first);
-    t.forward_s = forward_s(c) - t.first_gather_s;
+    t.forward = {forward_s(c), forward_after_wait_s(c)};
     t.top_s = top_s(c);
     t.sent_s = passes_.until_sent_s(c.first, c.last, false), t.last_sent_s = passes_.until_sent_s(c.first, c.last, true);
-    t.done_s = passes_.backward_s(c.first, c.last, false), t.last_done_s = passes_.backward_s(c.first, c.last, true);
-    if (static_cast<int>(times.size()) < stages) t.last_done_s = passes_.summed_s(c.first, c.last);
+    const bool is_lowest = static_cast<int>(times.size()) < stages;
+    const auto last_s = [&](bool after_wait) {
+      return is_lowest ? passes_.summed_s(c.first, c.last, after_wait) : passes_.backward_s(c.first, c.last, true, after_wait);
+    };
+    t.backward = {t.top_s + passes_.backward_s(c.first, c.last, false), passes_.backward_s(c.first, c.last, false, true)};
+    t.last_backward = {t.top_s + last_s(false), last_s(true)};
     t.forward_sent_s.assign(static_cast<size_t>(few), -1), t.backward_sent_s = t.forward_sent_s;
     times.push_back(std::move(t));
   }
@@ -165,12 +171,12 @@ double StagesBound::in_order_s() const {
     }
     const double began_s = state.now_s;
     if (a.is_forward) {
-      state.now_s = t.forward_sent_s[m] = std::max(began_s + t.first_gather_s, arrives_s) + t.forward_s;
+      state.now_s = t.forward_sent_s[m] = t.forward.done_s(began_s, arrives_s);
     } else {
       const bool is_last = a.micro_batch + 1 == few;
       const double ready_s = std::max(began_s + t.top_s, arrives_s);
       t.backward_sent_s[m] = ready_s + (is_last ? t.last_sent_s : t.sent_s);
-      state.now_s = ready_s + (is_last ? t.last_done_s : t.done_s);
+      state.now_s = (is_last ? t.last_backward : t.backward).done_s(began_s, arrives_s);
     }
     state.before_s = began_s;
     ++state.next;

@@ -30,6 +30,9 @@ class StagesBound {
   }
   // Of one part and micro-batch: the first gather, which may come while it waits for another stage, and what follows.
   double forward_s(const UnitSpan& c) const { return passes_.forward_s(c.first, has_head(c) ? c.last - 1 : c.last); }
+  double forward_after_wait_s(const UnitSpan& c) const {
+    return passes_.forward_after_wait_s(c.first, has_head(c) ? c.last - 1 : c.last);
+  }
   double top_s(const UnitSpan& c) const { return passes_.gather_s(c.last) + (has_head(c) ? row_.kind(c.last).forward_s : 0); }
   bool has_head(const UnitSpan& c) const { return c.last == row_.head(); }
   double updates_s(int stage) const;

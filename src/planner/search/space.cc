@@ -188,7 +188,7 @@ class Space {
     }
   }
 
-  // Stages that nobody asked for: pairs, offloading and some losses do not go with them, as the trainer's own rules say.
+  // Stages that nobody asked for: not every model and loss goes with them, as the trainer's own rules say.
   bool are_run(const Choice& c) {
     if (c.pp == 1 || p_.pp > 0 || !is_native(p_.base)) return true;
     const auto [it, fresh] = runs_stages_.try_emplace({c.tp, c.pp, c.virtual_stages, c.cp, c.ep, c.sharding}, false);
