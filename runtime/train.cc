@@ -273,9 +273,15 @@ class Run {
     const std::string phase = enter(fmt::format("checkpoint of step {}", done_));
     if (place_.retention.keep_best > 0 && place_.retention.metric == CheckpointMetric::kHeldOutLoss) evaluate();
     check_replicas(*communicator_, engine_->layout(), engine_->master());
-    CheckpointMetadata metadata = {
-        done_,          sampler_->cursor().tokens, loss_, last_rate_, sampler_->cursor(), plan_.train.seed, corpus_.digest,
-        frozen_digest_, guard_.history()};
+    CheckpointMetadata metadata = {.step = done_,
+                                   .tokens = sampler_->cursor().tokens,
+                                   .loss = loss_,
+                                   .learning_rate = last_rate_,
+                                   .cursor = sampler_->cursor(),
+                                   .seed = plan_.train.seed,
+                                   .data_digest = corpus_.digest,
+                                   .frozen_digest = frozen_digest_,
+                                   .losses = guard_.history()};
     metadata.loss_scale = engine_->loss_scale();
     evaluations_.describe(metadata);
     print_news(saver_->save(shard(), engine_->writes_checkpoint(), metadata, when), first());

@@ -96,7 +96,13 @@ struct Ranks {
 };
 
 CheckpointMetadata metadata_of(int64_t step) {
-  return {step, step * 64, 1.25 / static_cast<double>(step + 1), 3e-4, {1, 7, step * 8, step * 64}, 11, std::string(64, 'a')};
+  return {.step = step,
+          .tokens = step * 64,
+          .loss = 1.25 / static_cast<double>(step + 1),
+          .learning_rate = 3e-4,
+          .cursor = {1, 7, step * 8, step * 64},
+          .seed = 11,
+          .data_digest = std::string(64, 'a')};
 }
 
 Diagnostics save(const std::string& directory, Ranks& ranks, int64_t step) {
