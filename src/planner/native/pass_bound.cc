@@ -123,8 +123,10 @@ double PassBound::summed_s(int first, int last, bool after_wait) const {
 double PassBound::until_sent_s(int first, int last, bool is_last) const {
   const double lowest_s = row_.kind(first).backward_s;
   if (first == last) return lowest_s;
-  return row_.kind(last).backward_s + over_pairs(first + 1, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s) +
-         lowest_s;
+  // Before the first reduction there is no sum over replicas yet.
+  const double none_s = is_last && shards_ > 1 && first + 1 < last ? least_replicas_s_ : 0;
+  return row_.kind(last).backward_s - none_s +
+         over_pairs(first + 1, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s) + lowest_s;
 }
 
 double PassBound::update_s(int first, int last, double update_bytes) const {
