@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/check.h"
+#include "plan/live.h"
 
 namespace distsetup {
 
@@ -23,11 +22,9 @@ void ActivationWriter::lay_out(int u, bool is_first) {
   KeptBytes bytes;
   if ((!has_stages_ && (u == 0 || u >= w_.head() - 1)) || !has_backward(w_.s_, u)) return;
   for (int t = 0; t < static_cast<int>(v.tensors.size()); ++t) {
-    const TensorInstance& tensor = v.tensors[static_cast<size_t>(t)];
-    const bool is_kept = u != w_.head() && std::find(v.kept.begin(), v.kept.end(), tensor.name) != v.kept.end();
-    if (!is_kept && !(t == v.x && u == w_.head())) continue;  // the head runs forward with its backward
+    if (!is_kept_by_stage(v, t, u == w_.head())) continue;
     CHECK(t != v.y, "{} keeps its own output", v.name);
-    const int64_t tensor_bytes = aligned(bytes_of(*tensor.decl, w_.s_.symbols, w_.s_.compute));
+    const int64_t tensor_bytes = aligned(bytes_of(*v.tensors[static_cast<size_t>(t)].decl, w_.s_.symbols, w_.s_.compute));
     if (t == v.x) {
       bytes.input = is_first ? 0 : tensor_bytes;
     } else {

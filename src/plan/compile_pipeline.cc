@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "plan/activation_writer.h"
+#include "plan/live.h"
 #include "plan/pipeline.h"
 #include "plan/unit_compiler.h"
 
@@ -87,12 +88,9 @@ class PipelineCompiler final : public UnitCompiler {
       std::vector<int64_t>& offset = s_.kept_offset[static_cast<size_t>(u)];
       offset.assign(v.tensors.size(), -1);
       for (int t = 0; t < static_cast<int>(v.tensors.size()); ++t) {
-        const std::string& name = v.tensors[static_cast<size_t>(t)].name;
-        const bool is_kept = u != head() && std::find(v.kept.begin(), v.kept.end(), name) != v.kept.end();
-        CHECK(t != v.y || !is_kept, "{} keeps its own output", v.name);
-        const bool is_x_of_first = t == v.x && u == span(chunk).first;  // which has come from another stage
-        const bool is_x_of_head = t == v.x && u == head();              // which runs forward with its backward
-        if (is_x_of_first || !(is_kept || is_x_of_head)) continue;
+        if (!is_kept_by_stage(v, t, u == head())) continue;
+        CHECK(t != v.y, "{} keeps its own output", v.name);
+        if (t == v.x && u == span(chunk).first) continue;  // it has come from another stage
         offset[static_cast<size_t>(t)] = bytes;
         bytes += tensor_bytes(u, t);
       }

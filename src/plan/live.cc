@@ -1,6 +1,7 @@
 #include "plan/live.h"
 
 #include <map>
+#include <string>
 #include <utility>
 
 namespace distsetup {
@@ -17,6 +18,12 @@ LiveChange live_change(const Schedule& s, const Instruction& i) {
   }
   for (const int b : i.frees) change.freed_bytes += span_bytes(b);
   return change;
+}
+
+bool is_kept_by_stage(const ProgramVariant& v, int tensor, bool is_head) {
+  if (is_head) return tensor == v.x;
+  const std::string& name = v.tensors[static_cast<size_t>(tensor)].name;
+  return std::find(v.kept.begin(), v.kept.end(), name) != v.kept.end();
 }
 
 std::set<int> stage_tensors(const Schedule& s, const Instruction& i) {

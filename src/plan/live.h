@@ -39,6 +39,10 @@ class LiveWalk {
   int64_t buffers_ = 0, tensors_ = 0;
 };
 
+// Does a stage, which lays out what it keeps itself, keep this tensor of a unit from forward to backward? Of the head, whose forward
+// runs with its backward, the input alone.
+bool is_kept_by_stage(const ProgramVariant& variant, int tensor, bool is_head);
+
 // Tensors of an instruction's program that lie in buffers which live as long as the step (pipelines).
 std::set<int> stage_tensors(const Schedule& schedule, const Instruction& instruction);
 

@@ -1,9 +1,10 @@
 #include "planner/native/row_costs.h"
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
+
+#include "plan/live.h"
 
 namespace distsetup {
 namespace {
@@ -12,14 +13,12 @@ struct Kept {
   int64_t rest = 0, x = 0;
 };
 
-// As a stage's list lays it out (plan/compile_pipeline.cc): a block what it keeps, the head its input alone.
+// As a stage's list lays it out (plan/compile_pipeline.cc).
 Kept kept_of(const ProgramVariant& v, bool is_head, const Symbols& symbols, Dtype compute) {
   Kept out;
   for (int t = 0; t < static_cast<int>(v.tensors.size()); ++t) {
-    const TensorInstance& tensor = v.tensors[static_cast<size_t>(t)];
-    const bool is_kept = !is_head && std::find(v.kept.begin(), v.kept.end(), tensor.name) != v.kept.end();
-    if (!is_kept && !(is_head && t == v.x)) continue;
-    (t == v.x ? out.x : out.rest) += aligned(bytes_of(*tensor.decl, symbols, compute));
+    if (!is_kept_by_stage(v, t, is_head)) continue;
+    (t == v.x ? out.x : out.rest) += aligned(bytes_of(*v.tensors[static_cast<size_t>(t)].decl, symbols, compute));
   }
   return out;
 }

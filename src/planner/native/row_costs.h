@@ -22,8 +22,8 @@ struct WholeList {
 };
 
 struct RowCosts {
-  bool is_all =
-      true;  // nothing is frozen, waits on the host or is read by a reference: what transfers take follows from these numbers
+  // Nothing is frozen, waits on the host or is read by a reference: what transfers take follows from these numbers.
+  bool is_all = true;
   // Units alike in time and size. Neighbours, lower and upper, are what transfers run beside: `before`, per unit, how many pairs of
   // this kind begin at lower units.
   struct Kind {

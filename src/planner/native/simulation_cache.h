@@ -14,9 +14,8 @@
 
 namespace distsetup {
 
-// Model, method, what is trained, sequence length, precision and hardware (but for the number of
-// nodes) are the same for all of them. A step is compiled once for all micro-batches of a mesh and strategy, a unit's program once for
-// each micro-batch.
+// Model, method, what is trained, sequence length, precision and hardware (but for the number of nodes) are the same for all of them.
+// A step is compiled once for all micro-batches of a mesh and strategy, a unit's program once for each micro-batch.
 struct SimulationCache {
   using SplitKey = std::tuple<int, int, int, int, int>;  // tp, cp and its method, ep, chunks of the loss
   // Stages, chunks of each, which, and tokens of a micro-batch: what lives as long as the step is of a stage's list alone.
