@@ -192,6 +192,15 @@ TEST_CASE("lint launches: pipes whose status somebody looks at", "[lint]") {
       {"K8S011", "k.yaml", mpi_job(1, "-np, \"16\""), mpi_job(1, "-np, \"16\", --oversubscribe")},
   });
   CHECK(num_found({{"j.sbatch", job(kGpus + "srun -K python t.py | tee log\nexit ${PIPESTATUS[0]}\n")}}, "SL010") == 0);
+  // A wrong number that is printed, and one that the script goes by.
+  const auto severity = [&run](const std::string& next) {
+    for (const LintFinding& one : lint_files({{"r.sh", run + "| tee log\n" + next}}, {}).findings) {
+      if (one.diagnostic.code == "SH003") return one.diagnostic.severity;
+    }
+    return Severity::kNote;
+  };
+  CHECK(severity("echo \"ended with $?\"\n") == Severity::kWarning);
+  CHECK(severity("STATUS=$?\n") == Severity::kError);
 }
 
 TEST_CASE("lint launches: the same rank on every node, and programs that start their processes themselves", "[lint]") {

@@ -250,7 +250,7 @@ TEST_CASE("read: sbatch times as settings of a run") {
     return setting(fields("#!/bin/bash\n#SBATCH --time=" + time + "\ntrue\n", "j.sh"), "launch.time_limit");
   };
   CHECK(limit("90") == "90m");
-  CHECK(limit("90:30") == "0:90:30");
+  CHECK(limit("90:30") == "5430s");
   CHECK(limit("4:00:00") == "4:00:00");
   CHECK(limit("2-12") == "2-12:00:00");
   CHECK(limit("2-12:30") == "2-12:30:00");

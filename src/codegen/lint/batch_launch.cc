@@ -6,19 +6,13 @@
 #include <array>
 
 #include "codegen/shell/expand.h"
+#include "codegen/shell/starts_training.h"
+#include "codegen/shell/wrappers.h"
 
 namespace distsetup::lint {
 namespace {
 
 std::string_view base_of(std::string_view word) { return word.substr(word.rfind('/') + 1); }
-
-// What starts the rest of its line on this node: containers, environments, limits.
-bool is_wrapper(std::string_view word) {
-  static constexpr std::array<std::string_view, 22> kWrappers = {
-      "exec",   "time",   "nohup", "env",    "numactl", "nice", "stdbuf", "timeout", "apptainer", "singularity", "shifter",
-      "podman", "docker", "uv",    "poetry", "pixi",    "bash", "sh",     "eval",    "conda",     "mamba",       "micromamba"};
-  return std::find(kWrappers.begin(), kWrappers.end(), base_of(word)) != kWrappers.end();
-}
 
 bool is_launcher(std::string_view word) {
   static constexpr std::array<std::string_view, 7> kLaunchers = {"torchrun",
@@ -50,12 +44,13 @@ bool runs_on_first_node(const JobScript& in, const LaunchLine& line) {
   if (line.find(LaunchProgram::kSrun) != nullptr || line.find(LaunchProgram::kMpirun) != nullptr) return false;
   if (command.depth > 0) {
     const ShellCommand* holder = holder_of(in, command);
-    if (holder == nullptr || holder->depth > 0 || holder->in_substitution || !is_wrapper(holder->words[0].text)) return false;
+    if (holder == nullptr || holder->depth > 0 || holder->in_substitution || !foreign::starts_rest_of_line(holder->words[0].text))
+      return false;
   }
   bool is_wrapped = false;
   for (const ShellWord& word : command.expanded) {
     if (is_launcher(word.text)) return true;
-    is_wrapped = is_wrapped || is_wrapper(word.text);
+    is_wrapped = is_wrapped || foreign::starts_rest_of_line(word.text);
     const bool is_setting = word.text.find('=') != std::string::npos && word.text.find('$') == std::string::npos;
     const bool is_python = word.text.find("python") != std::string::npos || word.text == "-m" || word.text == "-u";
     if (!is_wrapped && !is_setting && !is_python) return false;

@@ -17,6 +17,14 @@ namespace {
 struct RenamedVariable {
   std::string_view old, now, since;
 };
+
+// "torch 2.9" says the first release with the new name, and the files pin an earlier one.
+bool is_of_earlier_release(const LintSetup& setup, const RenamedVariable& one) {
+  const size_t blank = one.since.find(' ');
+  const std::string package = lower(one.since.substr(0, blank)), pinned = setup.version(package);
+  const std::string_view release = one.since.substr(blank + 1);
+  return !pinned.empty() && compare_versions(pinned, release.substr(0, release.find(','))) < 0;
+}
 constexpr std::array<RenamedVariable, 8> kRenamedVariables = {
     {{"NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "torch 2.2"},
      {"NCCL_BLOCKING_WAIT", "TORCH_NCCL_BLOCKING_WAIT", "torch 2.2"},
@@ -127,9 +135,10 @@ bool reads_plugin_names(const Document& d) {
   });
 }
 
-void env_names(const Document& d, const EnvironmentSetting& one, bool has_plugin, Findings& report) {
+void env_names(const LintSetup& setup, const Document& d, const EnvironmentSetting& one, bool has_plugin, Findings& report) {
   for (const RenamedVariable& renamed : kRenamedVariables) {
     if (one.name != renamed.old) continue;
+    if (is_of_earlier_release(setup, renamed)) return;
     std::vector<LintEdit> edits;
     if (!renamed.now.empty()) edits.push_back({one.name_span.begin, one.name_span.end, std::string(renamed.now)});
     report.add("ENV001", d, one.name_span, fmt::format("{} is an old name since {}", one.name, renamed.since),
@@ -230,7 +239,7 @@ void check_environment(const LintSetup& setup, const Document& d, Findings& repo
   env_ranks(d, report);
   const bool has_plugin = reads_plugin_names(d);
   for (const EnvironmentSetting& one : d.environment) {
-    env_names(d, one, has_plugin, report);
+    env_names(setup, d, one, has_plugin, report);
     env_misspelt(d, one, report);
     env_connections(setup, d, one, report);
     const bool is_read = one.value.empty() || one.value[0] == '$' || one.value[0] == '`';

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/shell/starts_training.h"
+
 namespace distsetup::lint {
 namespace {
 

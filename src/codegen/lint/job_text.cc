@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "codegen/lint/batch_launch.h"
 #include "codegen/shell/expand.h"
+#include "codegen/shell/starts_training.h"
 
 namespace distsetup::lint {
 namespace {

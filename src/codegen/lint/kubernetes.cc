@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
+#include "base/text.h"
 #include "codegen/lint/task_ranks.h"
 #include "codegen/read/manifest.h"
 #include "codegen/shell/words.h"
@@ -47,12 +49,40 @@ bool has_shm(const Value& pod) {
   return has_memory && is_mounted;
 }
 
+// nvidia-smi, and what waits and prints beside it: there is no data loader and nothing to exchange.
+bool looks_at_gpus_only(const Value& container) {
+  static constexpr std::array<std::string_view, 13> kLooking = {"nvidia-smi", "sleep", "echo", "ls",   "cat",   "env", "date",
+                                                                "hostname",   "true",  "exit", "tail", "lspci", "nvcc"};
+  static constexpr std::array<std::string_view, 6> kShells = {"bash", "sh", "-c", "-lc", "-ec", "-xc"};
+  bool is_looking = false, is_first = true;
+  for (const char* which : {"command", "args"}) {
+    const TreeNode words = node(container, which);
+    if (!words || words.value->kind != Value::Kind::kList) continue;
+    for (const Value& item : words.value->items) {
+      std::string text = item.text;
+      for (char& c : text) c = c == ';' || c == '&' || c == '|' || c == '\n' ? ';' : c;
+      const bool is_whole = text.find_first_of("; ") == std::string::npos;
+      for (const std::string& command : split(text, ';')) {
+        const size_t begin = std::min(command.find_first_not_of(' '), command.size());
+        std::string word = command.substr(begin, command.find(' ', begin) - begin);
+        word = word.substr(word.rfind('/') + 1);
+        if (word.empty() || std::find(kShells.begin(), kShells.end(), word) != kShells.end()) continue;
+        if (is_whole && !is_first) continue;  // an argument of the command in front
+        is_first = false;
+        if (std::find(kLooking.begin(), kLooking.end(), word) == kLooking.end()) return false;
+        is_looking = is_looking || word == "nvidia-smi";
+      }
+    }
+  }
+  return is_looking;
+}
+
 void k8s_pods(const Document& d, const Value& root, Findings& report) {
   each_map(root, [&](const Value& map) {
     const TreeNode containers = node(map, "containers");
     if (!containers || containers.value->kind != Value::Kind::kList) return;
-    const bool uses_gpus =
-        std::any_of(containers.value->items.begin(), containers.value->items.end(), [](const Value& one) { return gpus_of(one) > 0; });
+    const bool uses_gpus = std::any_of(containers.value->items.begin(), containers.value->items.end(),
+                                       [](const Value& one) { return gpus_of(one) > 0 && !looks_at_gpus_only(one); });
     if (!uses_gpus || has_shm(map) || is_true(map, "hostIPC")) return;
     int64_t gpus = 0;
     for (const Value& one : containers.value->items) gpus = std::max(gpus, gpus_of(one));

@@ -34,6 +34,7 @@
 #include "codegen/read/loose_json.h"
 #include "codegen/read/recognise.h"
 #include "codegen/shell/quote.h"
+#include "codegen/shell/starts_training.h"
 
 namespace distsetup {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "codegen/shell/starts_training.h"
+
 namespace distsetup::lint {
 namespace {
 
@@ -65,6 +67,12 @@ bool asks_for_status(const ShellCommand* command) {
                      [&](const ShellAssignment& one) { return has_it(one.value); });
 }
 
+// It says a wrong number, and nothing depends on it.
+bool prints(const ShellCommand& command) {
+  const std::string name = command.words.empty() ? "" : command.words[0].text;
+  return name == "echo" || name == "printf";
+}
+
 // A controller that starts a failed pod again, and takes one that ended with 0 for done.
 bool restarts_pods(const Document& d) {
   bool restarts = false;
@@ -108,8 +116,10 @@ void check_pipes(const LintSetup&, const Document& d, Findings& report) {
       const std::string& by = line.stages[0].name;
       const std::string& filter = end.last->words[0].text;
       if (first.in_control || end.last->ends_with == "||" || asks_for_status(end.next) || leaves_loop(end)) {
+        const bool is_only_printed = !first.in_control && end.last->ends_with != "||" && !leaves_loop(end) && prints(*end.next);
         report.add("SH003", d, line.stages[0].span,
-                   fmt::format("the status that is asked for here is that of {}, not of {}", filter, by));
+                   fmt::format("the status that is asked for here is that of {}, not of {}", filter, by),
+                   {"", "", {}, is_only_printed ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
       } else if (restarts && (end.next == nullptr || stops_at_failures(part.script))) {
         report.add("K8S010", d, line.stages[0].span,
                    fmt::format("the pipe hides {}'s exit code: a failed pod counts as done and is not started again", by));

@@ -15,6 +15,7 @@
 #include "codegen/lint/slurm_job.h"
 #include "codegen/lint/task_ranks.h"
 #include "codegen/shell/expand.h"
+#include "codegen/shell/starts_training.h"
 #include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {

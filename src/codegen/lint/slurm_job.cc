@@ -8,6 +8,7 @@
 
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/job_text.h"
+#include "codegen/shell/starts_training.h"
 
 namespace distsetup::lint {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codegen/lint/batch_launch.h"
+#include "codegen/shell/starts_training.h"
 
 namespace distsetup::lint {
 namespace {

@@ -69,9 +69,18 @@ bool takes(const KeyTable& table, const FoundKey& found) {
          table.accepted.count(accepted_form(key)) != 0;
 }
 
+// "--stage 2" of ZeRO where the tool's stage is a word.
+bool is_number_for_word(const KeyTable& table, const FoundKey& found) {
+  const bool is_number = !found.text.empty() && found.text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number && std::any_of(table.rows.begin(), table.rows.end(), [&found](const KeyRow& row) {
+           return row.type == KeyType::kText && !row.value_map.empty() && is_same_key(row.key, found.key);
+         });
+}
+
 bool is_told(const KeyTable& table, const std::vector<FoundKey>& found) {
-  const auto is_there = [&found](const std::string& mark) {
-    return std::any_of(found.begin(), found.end(), [&mark](const FoundKey& one) { return is_below(mark, one.key); });
+  const auto is_there = [&](const std::string& mark) {
+    return std::any_of(found.begin(), found.end(),
+                       [&](const FoundKey& one) { return is_below(mark, one.key) && !is_number_for_word(table, one); });
   };
   if (std::any_of(table.not_told_by.begin(), table.not_told_by.end(), is_there)) return false;
   const bool is_of_files = table.format != TableFormat::kArguments && table.told_by.empty();
@@ -217,6 +226,11 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
       {"llamafactory-cli", "llamafactory/keys.yaml"}, {"swift", "ms-swift/keys.yaml"}, {"axolotl", "axolotl/keys.yaml"}};
   if (const auto own = kOfTools.find(program.substr(program.rfind('/') + 1)); own != kOfTools.end())
     return reading_by(templates, own->second, source, file);
+  // torchtitan takes its whole configuration by flags since 0.3, by --module and --config; before, the flag of a TOML file.
+  const bool is_torchtitan = program == "torchtitan.train" && std::any_of(found.begin(), found.end(), [](const FoundKey& one) {
+                               return is_same_key(one.key, "module") && !one.stands_alone;
+                             });
+  if (is_torchtitan) return reading_by(templates, "torchtitan/keys.yaml", source, file);
   Result<Reading> best = best_reading(templates, tables, source, file);
   if (!best.ok() || best->table.empty()) return best;
   std::vector<std::string> told;

@@ -61,6 +61,27 @@ void count_included(std::vector<FoundKey>& keys) {
   }
 }
 
+// Each set has -g GPUs, and a host has -r sets, or what the job's nodes share of -n. Tasks (-a) have the GPUs of their set in common.
+void count_resource_sets(std::vector<FoundKey>& keys, long long nodes) {
+  const auto count = [&keys](std::initializer_list<std::string_view> names) {
+    const FoundKey* one = find(keys, names);
+    return one == nullptr ? std::nullopt : foreign::number(one->text);
+  };
+  constexpr long long kMost = 1'000'000;
+  const auto sets = count({"n", "nrs"}), gpus = count({"g", "gpu_per_rs"}), of_host = count({"r", "rs_per_host"});
+  for (FoundKey& one : keys) {
+    const bool is_count = one.key == "n" || one.key == "np" || one.key == "c" || one.key == "r" || one.key == "g" || one.key == "a";
+    if (is_count && one.key.size() <= 2) one.key = "jsrun_" + one.key;
+  }
+  if (!gpus || *gpus < 1 || *gpus > kMost) return;
+  const bool divides = sets && nodes > 0 && *sets > 0 && *sets <= kMost && *sets % nodes == 0;
+  if (!divides && !(of_host && *of_host > 0 && *of_host <= kMost)) return;
+  FoundKey per_node = *find(keys, {"jsrun_g", "gpu_per_rs"});
+  per_node.key = "npernode";
+  per_node.text = std::to_string(*gpus * (of_host ? *of_host : *sets / nodes));
+  keys.push_back(std::move(per_node));
+}
+
 // Of a job that SLURM starts its own nodes count, which the models of a run by rollouts share or divide among them.
 bool is_of_actor(std::string_view key) {
   return key == "actor_num_nodes" || key == "actor_num_gpus_per_node" || key == "actor.num_nodes" || key == "actor.num_gpus_per_node";

@@ -13,6 +13,8 @@ void count_launchers(const foreign::LaunchLine& line, std::vector<FoundKey>& key
 void count_gpus_of_step(std::vector<FoundKey>& keys);                                // of srun
 void count_nodes_of_step(std::vector<FoundKey>& keys);
 void count_included(std::vector<FoundKey>& keys);  // of deepspeed
+// Of jsrun, whose -n counts resource sets. `nodes`: of the job; 0: nobody says.
+void count_resource_sets(std::vector<FoundKey>& keys, long long nodes);
 bool is_of_actor(std::string_view key);
 
 }  // namespace distsetup

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "codegen/read/srun_tasks.h"
+#include "codegen/shell/starts_training.h"
 
 namespace distsetup {
 namespace {
@@ -40,6 +41,7 @@ RunLines::RunLines(const Document& document) {
 }
 
 bool RunLines::is_run(const ScriptPart& part, const LaunchLine& line) const {
+  if (shows_help(line)) return false;
   if (!is_plain(part, line)) return true;
   return !has_launched_ && (!has_training_ || starts_training_itself(line));
 }

@@ -186,8 +186,11 @@ std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
   reader.scalar("nodes", document.root, "num_nodes");
   if (const TreeNode accelerators = node(document.root, "resources.accelerators")) {
     const std::string gpus = gpus_of(*accelerators.value), name = gpu_of(*accelerators.value);
-    if (!gpus.empty()) reader.add("gpus_per_node", gpus, accelerators.value->location);
-    if (!name.empty()) reader.add("gpu", name, accelerators.value->location);
+    const std::string& text = accelerators.value->text;  // "__ACCELERATORS__", "${GPU}:${N}"
+    const bool is_open = text.find_first_of("${<") != std::string::npos || (text.starts_with("__") && text.ends_with("__"));
+    if (!gpus.empty() && !is_open) reader.add("gpus_per_node", gpus, accelerators.value->location);
+    if (!name.empty()) reader.add("gpu", is_open ? text : name, accelerators.value->location);
+    if (is_open && !name.empty()) reader.keys.back().unknown = "a placeholder that was not filled in";
   }
   for (const Value::Entry& one : document.root.entries) {
     const bool is_read = one.first == "num_nodes" || one.first == "run" || one.first == "setup";

@@ -16,6 +16,7 @@
 #include "codegen/read/job_steps.h"
 #include "codegen/read/manifest.h"
 #include "codegen/read/named_method.h"
+#include "codegen/shell/starts_training.h"
 #include "codegen/shell/words.h"
 #include "codegen/tables/load_table.h"
 
@@ -110,6 +111,14 @@ class ScriptReader {
     has_gpus_ = std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) { return one.key.find("gpu") != std::string::npos; }) ||
                 script.directive("gres") != nullptr || script.directive("gpus-per-node") != nullptr;
     if (!keys.empty()) keys_of(kDirectives, std::move(keys));
+  }
+
+  void lsf(const foreign::Document& document, const std::vector<foreign::Directive>& directives) {
+    std::vector<FoundKey> keys = keys_of_lsf(document, directives);
+    for (const FoundKey& one : keys) {
+      if (one.key == "nnodes") nodes_of_lsf_ = foreign::number(one.text).value_or(0);
+    }
+    keys_of(kLsfLines, std::move(keys));
   }
 
   // An srun that trains nothing (srun --nodes=1 hostname) says nothing of the run.
@@ -253,7 +262,9 @@ class ScriptReader {
         per_task->text = std::to_string(gpus_of_step_);
       }
     }
-    if (stage.program == LaunchProgram::kMpirun) count_launchers(line, keys);
+    const bool is_jsrun = stage.program == LaunchProgram::kMpirun && stage.name.ends_with("jsrun");
+    if (is_jsrun) count_resource_sets(keys, nodes_of_lsf_);
+    if (stage.program == LaunchProgram::kMpirun && !is_jsrun) count_launchers(line, keys);
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
@@ -276,9 +287,10 @@ class ScriptReader {
   SourceText source_;
   RunLines runs_;
   bool has_directives_ = false;  // of SLURM
-  bool has_gpus_ = false;        // by a directive
-  std::string gpus_of_job_;      // of a node, by --gpus-per-node
-  long long gpus_of_step_ = 0;   // GPUs of a node, where the steps that train take others than the job has
+  long long nodes_of_lsf_ = 0;
+  bool has_gpus_ = false;       // by a directive
+  std::string gpus_of_job_;     // of a node, by --gpus-per-node
+  long long gpus_of_step_ = 0;  // GPUs of a node, where the steps that train take others than the job has
   std::vector<Reading> readings_;
   Diagnostics diagnostics_;
 };
@@ -290,7 +302,7 @@ Result<std::vector<Reading>> read_script(const TemplateSet& templates, const for
   for (const foreign::ScriptPart& part : document.parts) {
     reader.directives(part);
     if (!part.script.pbs.empty()) reader.keys_of(kPbsLines, keys_of_pbs(document, part.script.pbs));
-    if (!part.script.lsf.empty()) reader.keys_of(kLsfLines, keys_of_lsf(document, part.script.lsf));
+    if (!part.script.lsf.empty()) reader.lsf(document, part.script.lsf);
     reader.lines(part);
   }
   return reader.take();

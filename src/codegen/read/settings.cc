@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/quantity.h"
+#include "base/text.h"
+#include "codegen/shell/launch_line.h"
 #include "codegen/tables/fields.h"
 
 namespace distsetup {
@@ -99,15 +102,33 @@ constexpr std::array<FieldPath, 3> kSeconds = {{{"launch.time_limit_s", "launch.
                                                 {"launch.init_timeout_s", "launch.init_timeout"},
                                                 {"launch.collective_timeout_s", "launch.collective_timeout"}}};
 
+// SLURM adds up what stands between the colons, however much: 00:60:00 is an hour (sbatch 22.05.8, run on 2026-11-28).
+std::string clock_text(const std::string& text) {
+  if (parse_duration_s(text, {}).ok()) return text;
+  const size_t dash = text.find('-');
+  const std::string days = dash == std::string::npos ? "" : text.substr(0, dash);
+  int64_t seconds = 0;
+  size_t num_parts = 0;
+  for (const std::string& part : split(text.substr(dash == std::string::npos ? 0 : dash + 1), ':')) {
+    const auto n = foreign::number(part);
+    if (!n || *n < 0 || *n > 1'000'000'000) return text;
+    seconds = seconds * 60 + *n;
+    ++num_parts;
+  }
+  const auto all = days.empty() ? std::optional<long long>(0) : foreign::number(days);
+  if (num_parts != 3 || !all || *all < 0 || *all > 1'000'000) return text;
+  return std::to_string(*all * 86400 + seconds) + "s";
+}
+
 // sbatch --time: minutes, minutes:seconds, h:m:s, days-hours, days-hours:minutes, days-hours:minutes:seconds (man page of sbatch).
 std::string duration_text(const std::string& text) {
   const size_t dash = text.find('-');
   const auto colons = std::count(text.begin(), text.end(), ':');
   const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   if (is_number) return text + "m";
-  if (dash == std::string::npos) return colons == 1 ? "0:" + text : text;
-  if (colons == 0) return text + ":00:00";
-  return colons == 1 ? text + ":00" : text;
+  if (dash == std::string::npos) return clock_text(colons == 1 ? "0:" + text : text);
+  if (colons == 0) return clock_text(text + ":00:00");
+  return clock_text(colons == 1 ? text + ":00" : text);
 }
 
 }  // namespace
@@ -146,6 +167,7 @@ ReadSettings settings_of(const ReadFields& fields) {
       out.lost.push_back({read.key, field_text(read.value),
                           field == "derived.layers_per_virtual_stage"
                               ? "how many chunks a stage has follows from the model's layers: --virtual-stages"
+                          : field == "derived.samples"           ? "how many steps that is depends on the data: --steps"
                           : field.compare(0, 4, "job.") == 0     ? "it belongs to the job script, not to a run"
                           : field.compare(0, 8, "options.") == 0 ? "it is a matter of the file's own form, not of a run"
                                                                  : fmt::format("the plan settles it by itself ({})", field),

@@ -69,12 +69,17 @@ void settle_warmup(ReadFields& fields) {
 
 // A run that counts samples of its data, in epochs: the last step may be short, and is not counted.
 void end_with_samples(ReadFields& fields) {
+  const auto read = fields.find("derived.samples");
   const auto samples = whole(fields, "derived.samples"), batch = whole(fields, "train.global_batch");
   constexpr int64_t kNoLimit = 10'000'000;  // people write it for "all of them": it ends no fine-tuning
-  if (!samples || !batch || *batch < 1 || *samples >= kNoLimit) return;
+  if (read == fields.end() || !samples || !batch || *batch < 1) return;
+  // In somebody's file it is a limit in round numbers, of data that may have fewer: no end that is known here.
+  if (*samples < kNoLimit && read->second.at.line > 0 && *samples % *batch != 0) return;
   int64_t all = 0;
-  if (__builtin_mul_overflow(*samples, std::max<int64_t>(1, whole(fields, "derived.epochs").value_or(1)), &all)) return;
-  if (all / *batch >= 1) derive(fields, "derived.samples", "train.steps", all / *batch);
+  const int64_t epochs = std::max<int64_t>(1, whole(fields, "derived.epochs").value_or(1));
+  const bool ends = *samples < kNoLimit && !__builtin_mul_overflow(*samples, epochs, &all) && all / *batch >= 1;
+  if (ends) derive(fields, "derived.samples", "train.steps", all / *batch);
+  fields.erase(read);
 }
 
 // A run that counts epochs of micro-batches ends with the last whole step of them, or earlier.
@@ -236,11 +241,10 @@ void settle_derived(ReadFields& fields) {
   settle_warmup(fields);
   drop_assumed(fields);
   // Read into others, or how a target starts ranks and not how many there are.
-  for (const char* name :
-       {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
-        "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.mesh_2d", "derived.betas", "derived.epochs",
-        "derived.epoch_micro_batches", "derived.samples", "derived.feed_forward_factor", "derived.learned_positions",
-        "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+  for (const char* name : {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval",
+                           "derived.positive_seed", "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.mesh_2d",
+                           "derived.betas", "derived.epochs", "derived.epoch_micro_batches", "derived.feed_forward_factor",
+                           "derived.learned_positions", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }

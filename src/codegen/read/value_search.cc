@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/names.h"
 
 namespace distsetup {
 namespace {
@@ -197,7 +198,7 @@ class ValueSearch {
       if (!is_constrained || chosen_[v] == kAnyOther || chosen_[v] == "null") continue;
       const auto num_best =
           std::count_if(least[v].begin(), least[v].end(), [&best](const auto& one) { return one.second == best.cost; });
-      if (num_best > 1 && is_left_open(v, all)) continue;
+      if ((num_best > 1 && is_left_open(v, all)) || is_said_auto(v, all)) continue;
       if (const FoundKey* evidence = evidence_for(v, all)) settled_.push_back({v, evidence, num_best > 1});
     }
   }
@@ -206,6 +207,15 @@ class ValueSearch {
   bool is_left_open(size_t v, const std::vector<const FileKey*>& keys) const {
     return std::any_of(keys.begin(), keys.end(), [&](const FileKey* key) {
       return explainer_.leaves_open(*key) && std::find(key->variables.begin(), key->variables.end(), v) != key->variables.end();
+    });
+  }
+
+  // The variable's own key says "auto" (offload_optimizer.device): what keys beside it leave out is no answer.
+  bool is_said_auto(size_t v, const std::vector<const FileKey*>& keys) const {
+    return std::any_of(keys.begin(), keys.end(), [&](const FileKey* key) {
+      const bool is_auto = key->found->unknown.empty() && same_name(key->found->text, "auto");
+      return is_auto && explainer_.explain(*key).how == KeyReading::How::kDropped &&
+             std::any_of(key->rows.begin(), key->rows.end(), [&](const KeyRow* row) { return row->field == variables_[v].field; });
     });
   }
 

@@ -234,7 +234,20 @@ bool CommandReader::is_one_script(const std::vector<WordPart>& parts) const {
   });
 }
 
+// ssh worker 'cd run && torchrun train.py': what the other machine's shell runs.
+const ShellWord* CommandReader::text_for_ssh() const {
+  if (command_.words.size() < 3) return nullptr;
+  const std::string& name = command_.words[0].text;
+  const ShellWord& last = command_.words.back();
+  const bool is_text = !last.parts.empty() && last.parts[0].quote != ShellQuote::kNone && last.text.find(' ') != std::string::npos;
+  return is_text && name.substr(name.rfind('/') + 1) == "ssh" ? &last : nullptr;
+}
+
 void CommandReader::inner_script() {
+  if (const ShellWord* text = text_for_ssh(); text != nullptr && depth_ < kMaxShellDepth) {
+    const std::vector<WordPart> parts = text->parts;
+    if (parts.size() == 1 || is_one_script(parts)) return nested({parts.front().span.begin, parts.back().span.end}, false);
+  }
   for (size_t i = 1; i < command_.words.size() && depth_ < kMaxShellDepth; ++i) {
     const ShellWord* next = i + 1 < command_.words.size() ? &command_.words[i + 1] : nullptr;
     if (const WordPart* text = command_text(command_.words[i], next)) return nested(text->span, false);

@@ -59,6 +59,7 @@ class CommandReader {
   // bash -c '…', sh -lc "…": the words behind are commands.
   static const WordPart* command_text(const ShellWord& option, const ShellWord* next);
   bool is_one_script(const std::vector<WordPart>& parts) const;
+  const ShellWord* text_for_ssh() const;
   void inner_script();
   // Moves the commands of substitutions to where the script's own commands are.
   void take_inner();

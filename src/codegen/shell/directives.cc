@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "codegen/shell/slurm_names.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
@@ -29,12 +30,7 @@ void name_slurm(Directive& d, const std::string& word) {
     if (known != kSlurmLetters.end()) d.name = known->second;
   }
   std::replace(d.name.begin(), d.name.end(), '_', '-');
-  static constexpr std::array<std::string_view, 4> kBegun = {"error", "output", "partition",
-                                                             "account"};  // getopt_long takes beginnings
-  constexpr size_t kShortest = 3;
-  for (const std::string_view whole : kBegun) {
-    if (is_long && d.name.size() >= kShortest && d.name.size() < whole.size() && whole.starts_with(d.name)) d.name = whole;
-  }
+  if (is_long) d.name = whole_slurm_name(d.name, SlurmCommand::kSbatch);
   if (d.name == "tasks-per-node") d.name = "ntasks-per-node";  // SLURM takes both
 }
 

@@ -9,6 +9,7 @@
 
 #include "codegen/shell/conditions.h"
 #include "codegen/shell/cut_text.h"
+#include "codegen/shell/eval_words.h"
 #include "codegen/shell/expander.h"
 #include "codegen/shell/shell_tree.h"
 #include "codegen/shell/words.h"
@@ -229,7 +230,7 @@ class Walker {
 
   Truth command(ShellCommand& one) {
     const Truth truth = truth_of(one, variables_);
-    one.expanded = variables_.expand_words(one.words);
+    one.expanded = words_of_eval(variables_.expand_words(one.words));
     const bool is_of_shell = one.words.empty() || is_declaration(one.words[0].text);
     if (is_of_shell) {
       for (ShellAssignment& assignment : one.assignments) {

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "codegen/shell/launch_switches.h"
+#include "codegen/shell/slurm_names.h"
+#include "codegen/shell/wrappers.h"
 
 namespace distsetup::foreign {
 namespace {
@@ -24,6 +26,13 @@ std::string option_name(std::string_view spelled) {
   std::string name(spelled.substr(0, spelled.find('=')));
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
+}
+
+std::string srun_name(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  name = whole_slurm_name(name, SlurmCommand::kSrun);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name == "tasks_per_node" ? "ntasks_per_node" : name;
 }
 
 bool is_option(const std::string& word) {
@@ -62,9 +71,9 @@ class LineReader {
  private:
   // find out/deepspeed -name x: a folder of a launcher's name starts nothing.
   bool handles_files() const {
-    static const SwitchNames kTools = {"find",  "ls",    "cp",    "mv",    "rm",    "ln",  "cat", "head", "tail",   "grep",
-                                       "mkdir", "touch", "chmod", "du",    "stat",  "wc",  "tar", "cd",   "test",   "[",
-                                       "[[",    "sed",   "awk",   "rsync", "which", "git", "pip", "type", "command"};
+    static const SwitchNames kTools = {"find",  "ls",    "cp",    "mv",   "rm",  "ln",   "cat",     "head", "tail",  "grep", "mkdir",
+                                       "touch", "chmod", "du",    "stat", "wc",  "tar",  "cd",      "test", "[",     "[[",   "sed",
+                                       "awk",   "rsync", "which", "git",  "pip", "type", "command", "echo", "printf"};
     return !words_.empty() && kTools.count(base_name(words_[0].text)) > 0;
   }
 
@@ -83,7 +92,7 @@ class LineReader {
     if (base == "srun") return LaunchProgram::kSrun;
     if (base == "torchrun") return LaunchProgram::kTorchrun;
     if (base == "deepspeed") return LaunchProgram::kDeepspeed;
-    if (base == "mpirun" || base == "mpiexec") return LaunchProgram::kMpirun;
+    if (base == "mpirun" || base == "mpiexec" || base == "aprun" || base == "jsrun") return LaunchProgram::kMpirun;
     if (base == "accelerate" && at_ + 1 < words_.size() && words_[at_ + 1].text == "launch") {
       ++at_;
       return LaunchProgram::kAccelerate;
@@ -101,11 +110,29 @@ class LineReader {
     // Of a Python whose path is a variable; a debugger's own options stand behind the module.
     const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m" && !(at_ > 1 && base_name(words_[at_ - 2].text) == "debugpy-run");
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
-    const bool is_own = !stages_.empty() || at_ == 0;
-    if (is_own && is_swift(at_)) return LaunchProgram::kScript;
-    if (is_own && (is_script_name(base) || base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl"))
-      return LaunchProgram::kScript;
-    return LaunchProgram::kOther;
+    if ((leads() || is_wrapped()) && is_swift(at_)) return LaunchProgram::kScript;
+    if (leads() && (is_script_name(base) || is_tool(base))) return LaunchProgram::kScript;
+    return is_wrapped() && (is_wrapped_script() || trains_by_name(base)) ? LaunchProgram::kScript : LaunchProgram::kOther;
+  }
+
+  static bool is_tool(std::string_view base) {
+    return base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl";
+  }
+
+  bool leads() const { return !stages_.empty() || at_ == 0; }
+
+  // apptainer run -B /data image.sif llamafactory-cli train a.yaml: the container's options are not known one by one, so that a tool
+  // has to name its task, and a script to stand right behind what runs it.
+  bool is_wrapped() const { return at_ > 0 && starts_rest_of_line(words_[0].text); }
+
+  bool trains_by_name(std::string_view base) const {
+    static const SwitchNames kTasks = {"train", "sft", "dpo", "grpo", "kto", "reward", "rloo"};
+    return is_tool(base) && at_ + 1 < words_.size() && kTasks.count(words_[at_ + 1].text) > 0;
+  }
+
+  bool is_wrapped_script() const {
+    const std::string& word = words_[at_].text;
+    return word.ends_with(".py") && words_[at_ - 1].text == "run" && base_name(words_[0].text) == "uv";
   }
 
   bool is_swift(size_t i) const {
@@ -141,6 +168,13 @@ class LineReader {
     };
     for (const ShellAssignment& one : script_.commands[command_].assignments) {
       if (one.name == name) return take(one);
+    }
+    for (size_t i = 1; is_wrapped() && i < at_; ++i) {  // docker exec -e NPROC_PER_NODE=8 box swift sft
+      const std::string& word = words_[i].text;
+      if (word.size() <= name.size() || !word.starts_with(name) || word[name.size()] != '=') continue;
+      out.value = word.substr(name.size() + 1);
+      out.span = out.value_span = words_[i].span;
+      return true;
     }
     const auto exports = [name](const ShellCommand& one) {
       return !one.words.empty() && one.words[0].text == "export" &&
@@ -197,7 +231,7 @@ class LineReader {
         (program == LaunchProgram::kTorchrun && out.name == "run" && at_ > 0 && words_[at_ - 1].text.ends_with("tune"));
     if (is_of_two && at_ > 0) out.span.begin = words_[at_ - 1].span.begin;
     if (is_of_two && program == LaunchProgram::kTorchrun) out.name = "tune run";
-    ++at_;
+    begin_ = at_++;
     const SwitchNames* switches = switches_of(program);
     for (; at_ < words_.size(); ++at_) {
       const ShellWord& word = words_[at_];
@@ -243,7 +277,7 @@ class LineReader {
   LaunchOption option(const ShellWord& word, const SwitchNames* switches, LaunchProgram program) {
     LaunchOption out;
     out.name = option_name(word.text);
-    if (program == LaunchProgram::kSrun && out.name == "tasks_per_node") out.name = "ntasks_per_node";
+    if (program == LaunchProgram::kSrun && word.text[1] == '-') out.name = srun_name(out.name);
     out.spelled = word.text.substr(0, word.text.find('='));
     out.span = word.span;
     out.value_span = word.span;
@@ -254,8 +288,10 @@ class LineReader {
       out.has_value = true;
       return out;
     }
-    const bool joins_value = is_short && word.text.size() > 2 && program == LaunchProgram::kSrun &&
-                             std::isdigit(static_cast<unsigned char>(word.text[2])) != 0;
+    const bool is_jsrun = program == LaunchProgram::kMpirun && base_name(words_[begin_].text) == "jsrun";
+    const bool joins_value =
+        is_short && word.text.size() > 2 &&
+        (is_jsrun || (program == LaunchProgram::kSrun && std::isdigit(static_cast<unsigned char>(word.text[2])) != 0));
     if (joins_value) {
       out.name = word.text.substr(1, 1);
       out.value = word.text.substr(2);
@@ -275,7 +311,7 @@ class LineReader {
   const ShellScript& script_;
   size_t command_;
   const std::vector<ShellWord>& words_;
-  size_t at_ = 0;
+  size_t at_ = 0, begin_ = 0;  // where the stage's name stands
   std::vector<LaunchStage> stages_;
 };
 
@@ -309,48 +345,6 @@ std::vector<LaunchLine> find_lines(const ShellScript& script) {
     if (!stages.empty()) lines.push_back({std::move(stages), i});
   }
   return lines;
-}
-
-namespace {
-
-// Programs with several tasks, of which one trains; and words in a program's name that say it does something else.
-bool is_other_task(const LaunchStage& script) {
-  struct Tasks {
-    std::string_view program, training;
-  };
-  static constexpr Tasks kTasks[] = {{"trl", "sft dpo grpo kto reward rloo"}, {"axolotl", "train"}, {"llamafactory-cli", "train"}};
-  const std::string base = base_name(script.name);
-  for (const Tasks& one : kTasks) {
-    if (base != one.program || script.positionals.empty()) continue;
-    return (" " + std::string(one.training) + " ").find(" " + script.positionals[0].text + " ") == std::string::npos;
-  }
-  for (const std::string_view word : {"vllm", "sglang", "serve", "http.server", "pip", "venv", "collect_env", "preprocess", "download",
-                                      "convert", "merge", "eleuther_eval", "quantize"}) {
-    if (base.find(word) != std::string::npos) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-bool starts_training_itself(const LaunchLine& line) {
-  return std::any_of(line.stages.begin(), line.stages.end(), [](const LaunchStage& stage) {
-    return stage.program == LaunchProgram::kTorchrun || stage.program == LaunchProgram::kDeepspeed ||
-           stage.program == LaunchProgram::kAccelerate || (stage.program == LaunchProgram::kScript && !is_other_task(stage));
-  });
-}
-
-bool starts_training(const ShellScript& script, const std::vector<LaunchLine>& lines, const LaunchLine& line) {
-  if (starts_training_itself(line)) return true;
-  const ShellCommand& outer = script.commands[line.command];
-  if (outer.words.empty()) return false;
-  const TextSpan last = outer.words.back().span;
-  return std::any_of(lines.begin(), lines.end(), [&](const LaunchLine& other) {
-    const ShellCommand& inner = script.commands[other.command];
-    const bool is_inside = inner.depth > outer.depth && !inner.in_substitution && !inner.words.empty() &&
-                           inner.words[0].span.begin >= last.begin && inner.words[0].span.end <= last.end;
-    return is_inside && starts_training_itself(other);
-  });
 }
 
 std::optional<long long> number(std::string_view text) {

@@ -44,11 +44,6 @@ struct LaunchLine {
 };
 std::vector<LaunchLine> find_lines(const ShellScript& script);
 
-// A launcher, or a program that is not known for something else (a server, a merge of weights): false of `srun hostname`.
-bool starts_training_itself(const LaunchLine& line);
-// Itself or by what stands in its bash -c: the srun that counts. `lines`: all of the script.
-bool starts_training(const ShellScript& script, const std::vector<LaunchLine>& lines, const LaunchLine& line);
-
 // "8" -> 8; nothing when it is no whole number (a variable, auto).
 std::optional<long long> number(std::string_view text);
 
