@@ -136,6 +136,28 @@ TEST_CASE("wrapped: names of forks of Megatron-LM that say how many heads share 
   CHECK(said("e.sh", run).text("offload.optimizer") == "none");
 }
 
+TEST_CASE("wrapped: latent attention of Megatron-LM, and its sizes where it is not asked for") {
+  const std::string run =
+      "python pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 8 --tensor-model-parallel-size 1 "
+      "--micro-batch-size 1 --lr 1e-4 --train-iters 10 --seq-length 128 --max-position-embeddings 128 --kv-channels 32 "
+      "--kv-lora-rank 128 --qk-head-dim 32 --qk-pos-emb-head-dim 16 --v-head-dim 24 ";
+  const Said latent = said("a.sh", run + "--multi-latent-attention\n"), plain = said("b.sh", run + "\n");
+  CHECK(latent.text("model.attention") == "latent");
+  CHECK(latent.text("model.kv_lora_rank") == "128");
+  CHECK(latent.text("model.v_head_size") == "24");
+  CHECK(latent.text("model.head_size").empty());
+  CHECK(plain.text("model.attention").empty());
+  CHECK(plain.text("model.kv_lora_rank").empty());
+  CHECK(plain.text("model.head_size") == "32");
+}
+
+TEST_CASE("wrapped: cores of Trainium and of TPUs are no GPUs") {
+  const std::string run = "torchrun --nproc_per_node=32 train.py --learning_rate 1e-4\n";
+  CHECK_FALSE(read_config(embedded_templates(), "export PJRT_DEVICE=NEURON\n" + run, "a.sh").ok());
+  CHECK_FALSE(read_config(embedded_templates(), "PJRT_DEVICE=TPU " + run, "b.sh").ok());
+  CHECK(said("c.sh", "export PJRT_DEVICE=CUDA\n" + run).text("hardware.gpus_per_node") == "32");
+}
+
 TEST_CASE("wrapped: a number where LLaMA-Factory has words tells nothing, nor does auto, nor a placeholder") {
   CHECK(said("a.sh", "deepspeed train.py --stage=2 --model_name=a/b\n").text("train.finetune").empty());
   CHECK(said("b.sh", "python train.py --stage sft --model_name_or_path a/b\n").text("train.finetune") == "lora");
@@ -145,6 +167,14 @@ TEST_CASE("wrapped: a number where LLaMA-Factory has words tells nothing, nor do
   const std::string task = "num_nodes: 2\nrun: python train.py\nresources:\n  accelerators: ";
   CHECK(said("e.yaml", task + "__GPUS__\n").text("hardware.gpus_per_node").empty());
   CHECK(said("f.yaml", task + "H100:4\n").text("hardware.gpus_per_node") == "4");
+}
+
+TEST_CASE("wrapped: the length of a sequence under the names that scripts of one's own have for it") {
+  const std::string run = "deepspeed main.py --per_device_train_batch_size 8 --learning_rate 1e-5 --num_padding_at_beginning 1 ";
+  CHECK(said("a.sh", run + "--max_seq_len 512\n").text("train.sequence_length") == "512");
+  CHECK(said("b.sh", run + "--seq_length 1024\n").text("train.sequence_length") == "1024");
+  CHECK(said("c.sh", run + "--max_seq_len $LEN\n").text("train.sequence_length").empty());
+  CHECK(said("d.sh", run + "--max_prompt_seq_len 512\n").text("train.sequence_length").empty());
 }
 
 TEST_CASE("wrapped: a limit of samples ends a run where it is a number of whole steps") {

@@ -99,6 +99,19 @@ bool names_model(const std::string& text) {
   return text.find_first_not_of("0123456789", slash + 1) != std::string::npos || text.find('/') != slash;
 }
 
+// "--max_seq_len 512" of whatever table was the nearest.
+void take_length(Reading& reading) {
+  const auto is_length = [](const LostKey& one) {
+    const bool is_number = !one.text.empty() && one.text.size() < 8 && one.text.find_first_not_of("0123456789") == std::string::npos;
+    return is_number && (is_same_key(one.key, "max_seq_len") || is_same_key(one.key, "max_seq_length") ||
+                         is_same_key(one.key, "seq_length") || is_same_key(one.key, "seq_len"));
+  };
+  const auto length = std::find_if(reading.lost.begin(), reading.lost.end(), is_length);
+  if (length == reading.lost.end() || reading.fields.count("train.sequence_length") != 0) return;
+  reading.fields.emplace("train.sequence_length", ReadField{value_of_text(length->text), length->key, length->at});
+  reading.lost.erase(length);
+}
+
 Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found) {
   reading.table.clear();
   const std::string tool = reading.tool;
@@ -164,6 +177,7 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     reading.fields.try_emplace("train.optimizer", std::move(field));
     reading.lost.erase(plain);
   }
+  take_length(reading);
   reading.contradictions.clear();
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {
@@ -238,7 +252,10 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
     const auto table = load_read_table(templates, path, {file, 0, 0});
     if (!table.ok()) return table.diagnostics;
     if (!is_told(**table, found)) continue;
-    if (path == best->table) return best;
+    if (path == best->table) {
+      take_length(*best);
+      return best;
+    }
     if (!(*table)->told_by.empty()) told.push_back(path);
   }
   if (told.empty()) return as_own_script(std::move(*best), program, found);

@@ -211,7 +211,7 @@ const Value* tpus_in(const foreign::Document& document) {
   for (const Value& root : document.roots) {
     each_map(root, [&found](const Value& map) {
       for (const auto& [name, value] : map.entries) {
-        if (found == nullptr && name == "google.com/tpu") found = &value;
+        if (found == nullptr && (name == "google.com/tpu" || name.starts_with("aws.amazon.com/neuron"))) found = &value;
       }
     });
   }

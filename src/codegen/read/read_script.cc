@@ -297,7 +297,26 @@ class ScriptReader {
 
 }  // namespace
 
+namespace {
+
+// torch_xla runs on what PJRT_DEVICE says: its cores are no GPUs.
+Diagnostics other_devices(const foreign::Document& document) {
+  const foreign::EnvironmentSetting* found = nullptr;
+  for (const foreign::EnvironmentSetting& one : document.environment) {
+    if (one.name != "PJRT_DEVICE") continue;
+    if (one.value != "NEURON" && one.value != "TPU") return {};
+    found = &one;
+  }
+  if (found == nullptr) return {};
+  return {error(code::kConflict, document.place(found->span.begin),
+                fmt::format("'PJRT_DEVICE={}' is of {}, expected GPUs: no plan has them", found->value,
+                            found->value == "TPU" ? "TPUs" : "Trainium"))};
+}
+
+}  // namespace
+
 Result<std::vector<Reading>> read_script(const TemplateSet& templates, const foreign::Document& document) {
+  if (Diagnostics other = other_devices(document); has_error(other)) return other;
   ScriptReader reader(templates, document);
   for (const foreign::ScriptPart& part : document.parts) {
     reader.directives(part);
@@ -318,7 +337,8 @@ Result<std::vector<Reading>> read_lines(const TemplateSet& templates, const fore
 Result<std::vector<Reading>> read_manifest(const TemplateSet& templates, const foreign::Document& document) {
   if (has_error(document.broken)) return document.broken;
   if (const Value* tpus = tpus_in(document)) {
-    return error(code::kConflict, tpus->location, fmt::format("'{}' is of TPUs, expected GPUs: no plan has them", tpus->text));
+    return error(code::kConflict, tpus->location,
+                 fmt::format("'{}' is of TPUs or of Trainium, expected GPUs: no plan has them", tpus->text));
   }
   ScriptReader reader(templates, document);
   const bool is_task = document.is(file_kind::kSkypilot);
