@@ -73,22 +73,27 @@ bool is_placeholder(std::string_view text) {
 void sl_placeholders(const JobScript& in) {
   const Directive* first = nullptr;
   std::string said;
-  size_t num_more = 0;
+  size_t num_more = 0, line_end = std::string_view::npos, open = 0, close = 0;
   for (const Directive& one : in.part.script.directives) {
     static constexpr std::array<std::string_view, 5> kAnyText = {"mail-user", "comment", "job-name", "output", "error"};
     if (std::find(kAnyText.begin(), kAnyText.end(), one.name) != kAnyText.end()) continue;  // whatever stands there, the job runs
-    std::string_view line = in.d.cut({one.span.begin, one.line_end});
-    if (const size_t comment = line.find(" #"); comment != std::string_view::npos) line = line.substr(0, comment);
-    const size_t open = line.find_first_of("{<");
-    const size_t close = open == std::string_view::npos ? open : line.find(line[open] == '{' ? '}' : '>', open);
-    if (close == std::string_view::npos || !is_placeholder(line.substr(open, close + 1 - open))) continue;
+    if (one.line_end != line_end || open < one.span.begin) {                                // a line of many options is searched once
+      line_end = one.line_end;
+      std::string_view line = in.d.cut({one.span.begin, line_end});
+      if (const size_t comment = line.find(" #"); comment != std::string_view::npos) line = line.substr(0, comment);
+      const size_t found = line.find_first_of("{<");
+      const size_t end = found == std::string_view::npos ? found : line.find(line[found] == '{' ? '}' : '>', found);
+      open = end == std::string_view::npos ? end : one.span.begin + found;
+      close = end == std::string_view::npos ? end : one.span.begin + end + 1;
+    }
+    if (open == std::string_view::npos || !is_placeholder(in.d.cut({open, close}))) continue;
     if (first != nullptr) {
       ++num_more;
       continue;
     }
     first = &one;
-    const bool is_variable = line[open] == '{' && open > 0 && line[open - 1] == '$';
-    said = line.substr(is_variable ? open - 1 : open, close + 1 - open + (is_variable ? 1 : 0));
+    const bool is_variable = in.d.text[open] == '{' && open > one.span.begin && in.d.text[open - 1] == '$';
+    said = in.d.cut({is_variable ? open - 1 : open, close});
   }
   if (first == nullptr) return;
   const std::string others = num_more == 0 ? "" : fmt::format(", and so are {} more", num_more);
