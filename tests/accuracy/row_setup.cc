@@ -41,7 +41,7 @@ std::string nic_kind(const Row& row) {
   if (contains(link, "EFA")) return "efa";
   if (contains(link, "Omni-Path")) return "omni_path";
   if (contains(link, "RoCE") || contains(link, "RDMA")) return "roce";
-  if (contains(link, "Ethernet")) return "ethernet";
+  if (contains(link, "Ethernet") && !contains(link, "IB/Ethernet")) return "ethernet";  // that one's cards are RDMA's
   if (contains(link, "IB") || contains(link, "InfiniBand")) return "infiniband";
   return "infiniband";
 }

@@ -27,7 +27,7 @@ namespace distsetup {
 namespace {
 
 // Defaults of deepspeed/runtime/zero/config.py, in elements.
-constexpr double kReduceBucket = 5e8, kGatherBucket = 5e9, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSubGroup = 1e9;
+constexpr double kGatherBucket = 5e9, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSubGroup = 1e9;
 
 struct ZeroElements {
   double all = 0;      // of the rank's pipeline stage, on this tensor-parallel rank

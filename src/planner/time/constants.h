@@ -17,6 +17,8 @@ std::string_view name(GpuGeneration generation);
 // (Transformer Engine, Apex, Liger), or an engine's own for all of it.
 enum class ProgramClass { kEager, kCompiled, kFused, kHandWritten };
 ProgramClass program_class(const Setup& setup);
+// What came in this month (yyyymm) is in the release that runs; a release that nobody named is taken for new.
+bool runs_since(const Setup& setup, int month);
 // Frozen weights are GPTQ's integers.
 bool unpacks_by_operations(const Setup& setup);
 inline constexpr std::string_view kNativeProgram = kNative;  // Setup::program of the bundled trainer

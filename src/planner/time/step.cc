@@ -18,6 +18,7 @@
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
 #include "planner/time/layer_time.h"
+#include "planner/time/reduction.h"
 
 namespace distsetup {
 namespace {
@@ -25,8 +26,6 @@ namespace {
 constexpr double kTensorsPerLayer = 9;  // q, k, v, o, gate, up, down, two norms
 
 double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::kFull ? 2 : std::min(2.0, bytes_of(s.frozen_dtype)); }
-
-double wire_bytes(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 2; }
 
 // The mean layer and what a step asks of it.
 struct StepLayer {
@@ -268,23 +267,30 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const bool again = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward;
   // What stays gathered is gathered by the first micro-batch alone, what adds up whole is reduced by the last.
   const double gathers = s_.stays_gathered() ? 1 / micro_batches_ : 1, scatters = s_.accumulates_whole() ? 1 / micro_batches_ : 1;
-  const auto beside = [&](double compute, double transfer) {
-    transfers.exposed_s += own * (s_.software.unbucketed ? transfer : std::max(0.0, transfer - compute));
-    transfers.contended_s += own * (s_.software.unbucketed ? 0 : c_.contention * std::min(compute, transfer));
+  const auto beside = [&](double compute, double transfer, double layers) {
+    transfers.exposed_s += layers * (s_.software.unbucketed ? transfer : std::max(0.0, transfer - compute));
+    transfers.contended_s += layers * (s_.software.unbucketed ? 0 : c_.contention * std::min(compute, transfer));
   };
-  for (int i = 0; i < static_cast<int>(one.forwards); ++i) beside(one.forward_s - layer.forward.network, gather * gathers);
+  for (int i = 0; i < static_cast<int>(one.forwards); ++i) beside(one.forward_s - layer.forward.network, gather * gathers, own);
   const double backward = one.backward_s - layer.backward.network - layer.recompute.network;
+  const double again_s = again ? gather_again : 0;
+  const double last = in_last_bucket(s_, own * one.trained);  // reduced after backward
   if (s_.pp > 1 && s_.accumulates_whole()) {
-    beside(backward, 0);
+    beside(backward, 0, own);
     transfers.exposed_s += own * scatter * scatters;  // after the last backward
+  } else if (last > 0) {
+    const double beside_layers = own - last / one.trained;
+    beside(backward, again_s, own - beside_layers);
+    beside(backward, again_s + scatter * scatters, beside_layers);
+    transfers.exposed_s += scatter_s(last) * scatters;
   } else {
-    beside(backward, (again ? gather_again : 0) + scatter * scatters);
+    beside(backward, again_s + scatter * scatters, own);
   }
   transfers.in_turn_s = own * (one.forwards * gathers + (again ? 1 : 0)) * gather_in_turn_s(layer);
   transfers.exposed_s += transfers.in_turn_s;
   const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   transfers.exposed_s += (gather_s(root) * stage.head_share + gather) * gathers;  // before the first layer can start
-  transfers.exposed_s += ((rank_.full ? scatter_s(root) * stage.head_share : 0) + scatter) * scatters;
+  transfers.exposed_s += ((rank_.full ? scatter_s(root) * stage.head_share : 0) + (last > 0 ? 0 : scatter)) * scatters;
   return transfers;
 }
 
@@ -315,21 +321,12 @@ void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stag
   t.communication_exposed_s += (2 * v - stage.head_share) * m * send * (v > 1 && traits_.receives_ahead ? 0.2 : 1);
 }
 
-// Gradients that are not sharded: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), beside backward.
 double StepModel::gradient_reduction_s(const StepLayer& one, const SlowestStage& stage, double stage_parameters) const {
-  const double bytes = stage_parameters * wire_bytes(s_.reduce_dtype), replicas = rank_.shards * s_.dp_replicate;
-  if (gathers_parameters() || replicas <= 1) return 0;
-  const double own = stage.layers, window = c_.dp_hidden * own * one.backward_s / (s_.pp > 1 ? s_.virtual_stages : 1);
-  if (s_.sharding == Sharding::kDdp) {
-    const double reduce = all_reduce_s(c_.fabric, group_span(c_.fabric, static_cast<int>(replicas), s_.tp), bytes);
-    return std::max(reduce - window, reduce * 0.02);
-  }
-  const double times = s_.sharding == Sharding::kZero2 ? micro_batches_ : 1;
-  const double reduce =
-      reduce_scatter_s(c_.fabric, rank_.shard_group, bytes) + all_reduce_s(c_.fabric, rank_.replicate_group, bytes / rank_.shards);
-  const double gather = all_gather_s(c_.fabric, rank_.shard_group, stage_parameters * 2);
-  const double hidden = traits_.gathers_beside_forward ? c_.dp_hidden * own * one.forward_s / s_.virtual_stages : 0;
-  return times * std::max(reduce - window, reduce * 0.02) + std::max(gather - hidden, gather * 0.02);
+  if (gathers_parameters() || rank_.shards * s_.dp_replicate <= 1) return 0;
+  const double hidden = c_.dp_hidden * stage.layers;
+  return unsharded_reduction_s(rank_, stage_parameters,
+                               {.backward_s = hidden * one.backward_s / (s_.pp > 1 ? s_.virtual_stages : 1),
+                                .forward_s = hidden * one.forward_s / s_.virtual_stages});
 }
 
 void StepModel::add_rates(const StepLayer& one, TimeEstimate& t) const {

@@ -1,0 +1,21 @@
+// Gradients that every rank has whole before they are reduced, and which part of a reduction nothing runs beside.
+#pragma once
+#include "planner/time/layer_time.h"
+
+namespace distsetup {
+
+double wire_bytes(Dtype dtype);
+
+// Of `trained` gradients, those that wait in the last bucket until backward is over. DeepSpeed reduces when a bucket is full, 5e8
+// elements unless reduce_bucket_size says else: a model that is smaller reduces nothing beside its backward.
+double in_last_bucket(const Setup& setup, double trained);
+
+// What a backward and a forward of the slowest stage have room to hide.
+struct Windows {
+  double backward_s = 0, forward_s = 0;
+};
+
+// Exposed seconds of a step: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), and the gather of updated parameters.
+double unsharded_reduction_s(const LayerModel& rank, double parameters, Windows windows);
+
+}  // namespace distsetup
