@@ -103,3 +103,14 @@ TEST_CASE("DeepSpeed's stage 2 sums whole buckets on every rank from 2024 on", "
   s.software.released = 202312;
   CHECK(step_s(s) > 0.9 * shards_now);
 }
+
+TEST_CASE("a plan counts on the buckets that its configuration asks for", "[time][network]") {
+  const auto bucket = [](const char* trainer) {
+    Result<Problem> problem = resolved({{"model", "llama3_8b"}, {"trainer", trainer}, {"gpu", "h100_sxm"}, {"gpus", "8"}});
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    return problem->setup.reduce_bucket_elements;
+  };
+  CHECK(bucket("deepspeed") == 4096 * 4096);  // templates/deepspeed/keys.yaml: derived.hidden_squared
+  CHECK(bucket("fsdp2") == 0);
+}

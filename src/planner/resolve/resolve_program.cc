@@ -163,6 +163,11 @@ void settle_setup(Resolving& r) {
   s.frozen_reference = p.train.method == "dpo";
   s.host_memory_bytes = p.hardware.host_memory_bytes;
   if (const auto gpu = r.problem.gpus.find(p.hardware.gpu); gpu != r.problem.gpus.end()) s.gpu = gpu->second;
+  // What a plan for DeepSpeed writes of its buckets, in elements (templates/deepspeed): what Hugging Face fills in for "auto".
+  if (s.traits().python_hooks) {
+    s.reduce_bucket_elements = s.model.hidden * s.model.hidden;
+    s.prefetch_bucket_elements = s.reduce_bucket_elements * 9 / 10;
+  }
   set_software(r.problem.trainer, s);
   s.software.is_assumed = !is_named(r);
   // The Trainer's use_liger_kernel replaces more than the loss (liger_kernel/transformers/monkey_patch.py).
