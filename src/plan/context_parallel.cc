@@ -72,10 +72,14 @@ std::string ulysses_problem(const Geometry& g, int cp, CpMethod method) {
 std::string shared_kernel_problem(const Plan& p, int cp, CpMethod method) {
   if (const std::string problem = ulysses_problem(p.model, cp, method); !problem.empty()) return problem;
   if (cp == 1 || method == CpMethod::kUlysses || p.hardware.accelerator == Accelerator::kCpu) return "";
-  if (method == CpMethod::kRing)
-    return "on GPUs the native trainer has no kernel that attends to keys a piece at a time, which ring needs";
   const int64_t window = p.model.sliding_window;
-  if (p.precision.compute != Dtype::kF32 || window <= 0 || window >= p.train.sequence_length) return "";
+  if (window <= 0 || window >= p.train.sequence_length) return "";
+  if (method == CpMethod::kRing)
+    return fmt::format(
+        "on GPUs the native trainer has no window in attention to a piece of the keys at a time, which ring needs; the "
+        "model's is {} and cp {}",
+        window, cp);
+  if (p.precision.compute != Dtype::kF32) return "";
   // The memory-efficient kernel's backward counts the window of a chunk's queries from the wrong end (seen with libtorch 2.11).
   return fmt::format("in fp32 on GPUs the native trainer has no window over several ranks, the model's is {} and cp {}", window, cp);
 }

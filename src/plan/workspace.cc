@@ -124,9 +124,11 @@ int64_t cpu_workspace(const Step& step, const Schedule& schedule) {
 constexpr int64_t kCudnnSeedBytes = 64;  // two numbers that nothing reads without dropout
 
 // attention_shared: of a rank's own queries with whole sequences (context parallelism), the two chunks of each one after the other;
-// the larger one sees at most all keys. attention_whole: cp times the tokens with as many times fewer heads.
+// the larger one sees at most all keys. ring_attention: of the own tokens at most, with as many keys. attention_whole: cp times the
+// tokens with as many times fewer heads.
 int64_t cuda_attention(const Symbols& s, bool bf16, std::string_view kernel, bool deterministic) {
-  const bool backward = kernel.ends_with("_backward"), shared = kernel.starts_with("attention_shared");
+  const bool backward = kernel.find("_backward") != std::string_view::npos, shared = kernel.starts_with("attention_shared");
+  const bool of_pieces = kernel.starts_with("ring_attention");  // whose log-sum-exps are put into another order
   const int64_t T = shared ? s.at("T") / 2 : s.at("T"), keys_T = shared ? s.at("T") * s.at("cp") : T;
   const int64_t element = bf16 ? 2 : 4, queries = T * s.at("a") * s.at("d"), keys = keys_T * s.at("kv") * s.at("d");
   const int64_t sums = T * s.at("a") * 4, expanded = s.at("kv") < s.at("a") ? 2 * keys_T * s.at("a") * s.at("d") * element : 0;
@@ -135,7 +137,7 @@ int64_t cuda_attention(const Symbols& s, bool bf16, std::string_view kernel, boo
   const int64_t starts = is_packed ? (kDocumentsAtOnce + 1) * 4 : 0;
   if (!backward) return starts + sums + queries * element + (bf16 ? kCudnnSeedBytes : expanded);
   const int64_t fresh = (queries + 2 * keys) * element + expanded;
-  if (!bf16) return fresh + expanded + sums;
+  if (!bf16) return fresh + expanded + sums * (of_pieces ? 2 : 1);
   const int64_t heads = s.at("a") / (kernel.starts_with("attention_whole") ? s.at("cp") : 1);
   if (is_packed) {  // what is kept of documents in blocks of 128 rows, heads in widths of 32 (flash_attn/flash_api.cpp,
                     // mha_varlen_bwd)
@@ -146,14 +148,15 @@ int64_t cuda_attention(const Symbols& s, bool bf16, std::string_view kernel, boo
   }
   const int64_t groups = std::max<int64_t>(1, s.at("B") * heads);
   const int64_t splits = deterministic ? (kMostSms + groups - 1) / groups : 1;
-  return fresh + splits * queries * 4 + sums;
+  return fresh + splits * queries * 4 + sums * (of_pieces ? 2 : 1);
 }
 
 }  // namespace
 
 int64_t workspace_bytes(const Step& step, const Schedule& schedule, Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return cpu_workspace(step, schedule);
-  const bool attention = step.kernel.starts_with("attention"), bf16 = schedule.compute != Dtype::kF32;
+  const bool attention = step.kernel.starts_with("attention") || step.kernel.starts_with("ring_attention");
+  const bool bf16 = schedule.compute != Dtype::kF32;
   if (step.kernel.starts_with("grouped_linear")) return kCublasWorkspaceBytes + kGroupedBytes;
   return kCublasWorkspaceBytes + (attention ? cuda_attention(schedule.symbols, bf16, step.kernel, schedule.deterministic) : 0);
 }

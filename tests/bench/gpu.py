@@ -2,10 +2,12 @@
 """distsetup-train and PyTorch on one GPU, in turn: step times, memory, and what the plan predicted.
 
 usage: gpu.py [--pairs N] [--cases 1b,8b_slice] [--steps N] [--profile DIR]
+       gpu.py --alone [--cases slice,slice_lora] [--steps N]
 
 PyTorch is FSDP2 at world size 1 with torch.compile (gpu_peer.py). A run's time is the median of its steps without the first four; a
 pair is one run of each; what counts is the median over pairs of the peer's time over ours. Bytes on the device are what the driver says
 while the run trains, less what it said before. With --profile, profile.json of the last steps of each case is left in DIR.
+--alone: no PyTorch; what was measured beside what the plan said, for ways to train and kinds of models (ALONE).
 """
 import argparse
 import json
@@ -35,6 +37,30 @@ CASES = {
               "length": 512, "batch": 16, "recompute": "none"},
 }
 
+# Four layers as Llama 3.2 1B has them, and what the plan says of other ways to train them; then layers of other kinds.
+LLAMA = ("{family: llama, num_layers: 4, hidden: 2048, num_heads: 32, num_kv_heads: 8, feed_forward: 8192, vocabulary: 32000, rope_base: 500000}")
+SLICE = {"model": LLAMA, "length": 4096, "batch": 2, "recompute": "none"}
+ALONE = {
+    "slice": SLICE,
+    "slice_full": SLICE | {"recompute": "full"},
+    "slice_optimizer_on_host": SLICE | {"flags": ["--offload-optimizer", "host"]},
+    "slice_parameters_on_host": SLICE | {"flags": ["--offload-parameters", "host"]},
+    "slice_activations_on_host": SLICE | {"flags": ["--offload-activations", "host"]},
+    "slice_lora": SLICE | {"flags": ["--finetune", "lora"]},
+    "slice_qlora": SLICE | {"flags": ["--finetune", "qlora"]},
+    "slice_8bit": SLICE | {"flags": ["--optimizer", "adamw_8bit"]},
+    "slice_muon": SLICE | {"flags": ["--optimizer", "muon"]},
+    "slice_32k": SLICE | {"length": 32768, "batch": 1, "recompute": "full", "flags": ["--loss-head", "chunked"]},
+    "gpt_oss": SLICE | {"model": "{family: gpt_oss, num_layers: 2, hidden: 2880, num_heads: 64, num_kv_heads: 8, head_size: 64, feed_forward: 2880, vocabulary: 32000, "
+                                 "rope_base: 150000, num_experts: 8, experts_per_token: 4, expert_feed_forward: 2880, router_normalized: true, sliding_window: 128, "
+                                 "global_layer_every: 2, attention_sinks: true, qkv_bias: true, output_bias: true, mlp_bias: true, swiglu_limit: 7, swiglu_alpha: 1.702}"},
+    "deepseek": SLICE | {"model": "{family: deepseek_v2, attention: latent, num_layers: 3, hidden: 2048, num_heads: 16, num_kv_heads: 16, head_size: 192, kv_lora_rank: 512, "
+                                  "qk_nope_head_size: 128, qk_rope_head_size: 64, v_head_size: 128, feed_forward: 10944, vocabulary: 32000, num_experts: 16, "
+                                  "experts_per_token: 6, expert_feed_forward: 1408}"},
+    "gemma": SLICE | {"model": "{family: gemma3_text, num_layers: 6, hidden: 1152, num_heads: 4, num_kv_heads: 1, head_size: 256, feed_forward: 6912, vocabulary: 32000, "
+                               "activation: gelu_tanh, norms_per_layer: 4, qk_norm: true, tied_embeddings: true, sliding_window: 512, global_layer_every: 6}"},
+}
+
 
 def driver_bytes():
     out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"], capture_output=True, text=True, check=True)
@@ -62,7 +88,7 @@ class Watch:
 
 
 def plan_of(work, name, steps):
-    case = CASES[name]
+    case = (CASES | ALONE)[name]
     return runs.make_plan(work, name, f"""version: 1
 model: {case["model"]}
 hardware: {{gpu: {gpu_preset()}, gpus_per_node: 1, nodes: 1}}
@@ -72,7 +98,7 @@ parallel: {{sharding: ddp, micro_batch: {case["batch"]}, recompute: {case["recom
 precision: {{compute: bf16}}
 data: {{paths: [data], tokenizer: bytes, held_out: 0}}
 checkpoint: {{every_steps: 0}}
-""")
+""", case.get("flags", ()))
 
 
 def gpu_preset():
@@ -146,6 +172,23 @@ def measure(work, name, arguments):
         (pathlib.Path(arguments.profile) / f"{name}.log").write_bytes((plan_path.parent / "ours0.log").read_bytes())
 
 
+def measure_alone(work, name, arguments):
+    plan_path = plan_of(work, name, arguments.steps)
+    plan = json.loads(plan_path.read_text())
+    try:
+        ours = run_ours(plan_path, str(plan_path.parent / "ours"), arguments.steps)
+    except SystemExit as failed:
+        print(f"| {name} | failed: {str(failed)[-300:]!r} |", flush=True)
+        return
+    gib = 1 << 30
+    predicted = plan["time"]["step_s"]
+    print(f"| {name} | {ours['s'] * 1e3:.1f} | {predicted * 1e3:.1f} | {100 * (predicted / ours['s'] - 1):+.0f} % | {ours['allocated'] / gib:.3f} | "
+          f"{plan['memory']['peak_allocated_bytes'] / gib:.3f} | {ours['device'] / gib:.2f} | {plan['memory']['device_bytes'] / gib:.2f} | {ours['losses'][-1]:.3f} |", flush=True)
+    print(largest(plan_path.parent / "ours" / "profile.json", 16), file=sys.stderr, flush=True)
+    if arguments.profile:
+        (pathlib.Path(arguments.profile) / f"{name}.json").write_bytes((plan_path.parent / "ours" / "profile.json").read_bytes())
+
+
 def check_machine():
     if shutil.which("nvidia-smi") is None or subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0:
         sys.exit("scripts/bench gpu: no NVIDIA GPU on this machine (nvidia-smi finds none)")
@@ -159,15 +202,25 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16)
-    parser.add_argument("--cases", default="1b,1b_same_bits,1b_2k,8b_slice,experts,small")
+    parser.add_argument("--cases", default="")
     parser.add_argument("--profile", default="")
+    parser.add_argument("--alone", action="store_true")
     arguments = parser.parse_args()
+    if arguments.alone:
+        print("| run | ms | predicted | off by | GiB allocated | predicted | GiB on the device | predicted | last loss |")
+        print("|---|---|---|---|---|---|---|---|---|", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            work = pathlib.Path(folder)
+            runs.write_data(work)
+            for name in (arguments.cases or ",".join(ALONE)).split(","):
+                measure_alone(work, name, arguments)
+        return
     print("| run | ours, ms | predicted | PyTorch, ms | ours is faster by | ours, GiB allocated | predicted | PyTorch | ours, GiB on the device | predicted | PyTorch | last losses |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         runs.write_data(work)
-        for name in arguments.cases.split(","):
+        for name in (arguments.cases or ",".join(CASES)).split(","):
             measure(work, name, arguments)
 
 

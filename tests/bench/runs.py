@@ -17,8 +17,8 @@ def write_data(work):
         (work / "data" / f"{path.parent.name}_{path.name}").write_bytes(path.read_bytes())
 
 
-def make_plan(work, name, run_file):
-    """The plan of a run file's text, as work/name/plan.json."""
+def make_plan(work, name, run_file, flags=()):
+    """The plan of a run file's text and further flags, as work/name/plan.json."""
     (work / f"{name}.yaml").write_text(run_file)
-    subprocess.run([BIN / "distsetup", "plan", "--quiet", f"{name}.yaml", "--output", f"{name}/plan.json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([BIN / "distsetup", "plan", "--quiet", f"{name}.yaml", *flags, "--output", f"{name}/plan.json"], cwd=work, check=True, stdout=subprocess.DEVNULL)
     return work / name / "plan.json"

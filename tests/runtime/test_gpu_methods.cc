@@ -46,7 +46,7 @@ Geometry even(Geometry g) {
 }
 
 TEST_CASE("gpu: experts train as on the CPU", "[.gpu][experts]") {
-  const std::string which = GENERATE(as<std::string>(), "qwen2", "mixtral", "qwen3", "glm4");
+  const std::string which = GENERATE(as<std::string>(), "qwen2", "mixtral", "qwen3", "glm4", "gpt_oss");
   const bool is_even = GENERATE(false, true);
   const int64_t accumulation = GENERATE(1, 2);
   INFO(which << (is_even ? " even" : " odd") << " accumulation " << accumulation);
@@ -55,6 +55,16 @@ TEST_CASE("gpu: experts train as on the CPU", "[.gpu][experts]") {
   if (is_even) o.geometry = even(o.geometry);
   o.accumulation = accumulation;
   o.recompute = accumulation == 2 ? Recompute::kFull : Recompute::kSelective;
+  check_on_gpu(o);
+}
+
+TEST_CASE("gpu: latent attention trains as on the CPU", "[.gpu][experts]") {
+  const std::string which = GENERATE(as<std::string>(), "deepseek_v2", "deepseek_v3");
+  INFO(which);
+  TinyOptions o;
+  o.geometry = latent_geometry(which);
+  o.geometry.vocabulary = 264;
+  o.geometry.qk_nope_head_size = 12, o.geometry.head_size = 16, o.geometry.v_head_size = 8;  // CUDA's attention takes multiples of 8
   check_on_gpu(o);
 }
 
@@ -176,20 +186,25 @@ TEST_CASE("gpu: fp16 stays near fp32", "[.gpu]") {
   CHECK(difference(half.losses, exact.losses) < 5e-3);
 }
 
-TEST_CASE("gpu: an optimizer on the host has the bits of the run without", "[.gpu]") {
+TEST_CASE("gpu: what waits on the host has the bits of what does not", "[.gpu]") {
   TinyOptions o = sized(64, 16);
   o.sharding = GENERATE(Sharding::kDdp, Sharding::kZero3);
   o.accumulation = GENERATE(1, 2);
   o.precision = GENERATE(Dtype::kF32, Dtype::kBf16);
-  INFO(name(o.sharding) << " accumulation " << o.accumulation << " " << name(o.precision));
+  if (GENERATE(false, true)) o.geometry = even(expert_geometry("qwen3"));
+  INFO(name(o.sharding) << " accumulation " << o.accumulation << " " << name(o.precision) << " " << o.geometry.family);
   gpu();
   Plan plan = gentle_plan(o);
   plan.train.deterministic = true;
   const RunResult on_device = train_on_gpu(plan, 6);
-  plan.offload.optimizer = OffloadPlace::kHost;
+  plan.offload.activations = OffloadPlace::kHost;
+  CHECK(train_on_gpu(plan, 6, true) == on_device);  // the same kernels
+  plan.offload.optimizer = OffloadPlace::kHost;     // whose step the CPU takes
   const RunResult on_host = train_on_gpu(plan, 6), poisoned = train_on_gpu(plan, 6, true);
   CHECK(on_host == poisoned);
   CHECK(difference(on_host.losses, on_device.losses) < (o.precision == Dtype::kF32 ? 1e-5 : 1e-2));
+  plan.offload.parameters = OffloadPlace::kHost;
+  CHECK(train_on_gpu(plan, 6, true) == on_host);
 }
 
 }  // namespace

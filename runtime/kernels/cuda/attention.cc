@@ -5,6 +5,7 @@
 //   Both backwards add to an fp32 accumulator of dq in any order. Where the plan asks for the same bits in every run
 //         (TrainPlan::deterministic), FlashAttention's deterministic backward is taken: an accumulator per split of the keys. Both
 //         libraries' log-sum-exps are natural logarithms, so that either backward follows either forward.
+//   Of a rank's own queries with the keys of one rank at a time (ring attention): attention_ring.cc, with these kernels.
 //   Of a rank's own queries with whole sequences (context parallelism): FlashAttention 2, whose masks end at the last key.
 //   fp32: the memory-efficient kernel; everything it returns is copied, keys and values are repeated to the number of query heads. One
 //         split of the keys, so always the same bits. A fallback for comparisons, not for speed.
@@ -19,6 +20,7 @@
 #include <ATen/ops/_efficient_attention_backward.h>
 #include <ATen/ops/_efficient_attention_forward.h>
 #include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
@@ -40,8 +42,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr int64_t kCausalFromTopLeft = 1, kCausalFromBottomRight = 2;  // sdp::CustomMaskType
-constexpr int64_t kLogSumExpAlignment = 32;                            // kAlignLSE of the memory-efficient kernel
+constexpr int64_t kLogSumExpAlignment = 32;  // kAlignLSE of the memory-efficient kernel
 
 Tensor log_sums(const Argument& a, const OpContext& x) { return tensor(a).view({x.B, x.a, x.S}); }
 // q, k, v, att, lse
@@ -88,43 +89,45 @@ void flash(const Call& c, const Tensor* t) {
   t[4].copy_(std::get<4>(result));
 }
 
-// t: datt, q, k, v, att, lse
-AttentionGradients flash_gradients(const Call& c, const Tensor* t) {
-  const Deterministic scope(c.context->deterministic);
-  const auto [dq, dk, dv] =
-      at::_flash_attention_backward(t[0], t[1], t[2], t[3], t[4], t[5], Tensor(), Tensor(), t[1].size(1), t[2].size(1), 0.0,
-                                    /*is_causal=*/true, Tensor(), Tensor(), score_scale(c), window_left(c),
-                                    window_left(c) ? std::optional<int64_t>(0) : std::nullopt);
-  return {dq, dk, dv};
-}
-
 // What cuDNN's kernels take through libtorch, and take faster than FlashAttention 2 (measured on an H100: 1.6 to 1.9 times the
 // forward, 1.4 to 1.8 times the backward, lengths 2,048 to 8,192).
-bool has_cudnn_attention(const Call& c) {
+bool has_cudnn_attention(const Call& c, int64_t queries, int64_t keys) {
   constexpr int kHopper = 9;
   constexpr int64_t kLengths = 64, kLargestHead = 128;
-  return capability_major() >= kHopper && !window_keys(c) && c.context->S % kLengths == 0 && c.context->d <= kLargestHead;
+  return capability_major() >= kHopper && !window_keys(c) && queries % kLengths == 0 && keys % kLengths == 0 &&
+         c.context->d <= kLargestHead;
 }
 Tensor heads_first(const Tensor& t) { return t.transpose(1, 2); }
-void cudnn(const Call& c) {
-  const std::vector<Tensor>& t = views_of(c);
-  const int64_t S = c.context->S;
-  const auto result = at::_cudnn_attention_forward(heads_first(t[0]), heads_first(t[1]), heads_first(t[2]), {}, {}, {}, S, S,
-                                                   /*compute_log_sumexp=*/true, 0.0, /*is_causal=*/true, false, score_scale(c));
-  heads_first(t[3]).copy_(std::get<0>(result));
-  t[4].copy_(std::get<1>(result).view_as(t[4]));
+Attended cudnn_attended(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
+  const int64_t queries = q.size(1), keys = k.size(1);
+  const auto result = at::_cudnn_attention_forward(heads_first(q), heads_first(k), heads_first(v), {}, {}, {}, queries, keys,
+                                                   /*compute_log_sumexp=*/true, 0.0, is_causal, false, score_scale(c));
+  return {heads_first(std::get<0>(result)), std::get<1>(result).view({q.size(0), q.size(2), queries})};
 }
-void cudnn_backward(const Call& c) {
-  const std::vector<Tensor>& t = views_of(c);
-  const int64_t S = c.context->S;
+// t: datt, q, k, v, att, lse
+AttentionGradients cudnn_gradients(const Call& c, const Tensor* t, bool is_causal) {
   const Tensor no_seed =
       at::for_blob(t[5].data_ptr(), {}).options(t[5].options().dtype(at::kLong)).target_device(device()).make_tensor();
   const auto [dq, dk, dv] = at::_cudnn_attention_backward(heads_first(t[0]), heads_first(t[1]), heads_first(t[2]), heads_first(t[3]),
                                                           heads_first(t[4]), t[5].unsqueeze(-1), no_seed, no_seed, Tensor(), Tensor(),
-                                                          Tensor(), S, S, 0.0, /*is_causal=*/true, score_scale(c));
-  heads_first(t[6]).copy_(dq);
-  heads_first(t[7]).copy_(dk);
-  heads_first(t[8]).copy_(dv);
+                                                          Tensor(), t[1].size(1), t[2].size(1), 0.0, is_causal, score_scale(c));
+  return {heads_first(dq), heads_first(dk), heads_first(dv)};
+}
+AttentionGradients flash_gradients(const Call& c, const Tensor* t, bool is_causal) {
+  const Deterministic scope(c.context->deterministic);
+  const auto [dq, dk, dv] = at::_flash_attention_backward(t[0], t[1], t[2], t[3], t[4], t[5], Tensor(), Tensor(), t[1].size(1),
+                                                          t[2].size(1), 0.0, is_causal, Tensor(), Tensor(), score_scale(c),
+                                                          window_left(c), window_left(c) ? std::optional<int64_t>(0) : std::nullopt);
+  return {dq, dk, dv};
+}
+AttentionGradients flash_gradients(const Call& c, const Tensor* t) { return flash_gradients(c, t, true); }
+AttentionGradients cudnn_gradients(const Call& c, const Tensor* t) { return cudnn_gradients(c, t, true); }
+
+void cudnn(const Call& c) {
+  const std::vector<Tensor>& t = views_of(c);
+  const Attended result = cudnn_attended(c, t[0], t[1], t[2], true);
+  t[3].copy_(result.att);
+  t[4].copy_(result.lse);
 }
 
 // Keys or values once per query head.
@@ -135,18 +138,29 @@ Tensor repeated(const Tensor& k, const OpContext& x) {
 Tensor summed(const Tensor& dk, const OpContext& x) {
   return x.kv == x.a ? dk : dk.view({dk.size(0), dk.size(1), x.kv, x.a / x.kv, x.d}).sum(3);
 }
-int64_t causal_mask(int64_t queries, int64_t keys) { return queries == keys ? kCausalFromTopLeft : kCausalFromBottomRight; }
+int64_t mask_of(int64_t queries, int64_t keys, bool is_causal) {
+  constexpr int64_t kNone = 0, kCausalFromTopLeft = 1, kCausalFromBottomRight = 2;  // sdp::CustomMaskType
+  return !is_causal ? kNone : queries == keys ? kCausalFromTopLeft : kCausalFromBottomRight;
+}
 }  // namespace
 
-void efficient(const Call& c, const Tensor* t) {
+namespace {
+Attended efficient_attended(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
   const OpContext& x = *c.context;
-  const int64_t queries = t[0].size(1), keys = t[1].size(1);
-  const auto result = at::_efficient_attention_forward(t[0], repeated(t[1], x), repeated(t[2], x), {}, {}, {}, queries, keys, 0.0,
-                                                       causal_mask(queries, keys), true, score_scale(c), {}, window_keys(c));
-  t[3].copy_(std::get<0>(result));
-  t[4].copy_(std::get<1>(result).narrow(2, 0, queries));
+  const int64_t queries = q.size(1), keys = k.size(1);
+  const auto result = at::_efficient_attention_forward(q, repeated(k, x), repeated(v, x), {}, {}, {}, queries, keys, 0.0,
+                                                       mask_of(queries, keys, is_causal), true, score_scale(c), {}, window_keys(c));
+  return {std::get<0>(result), std::get<1>(result).narrow(2, 0, queries)};
 }
-AttentionGradients efficient_gradients(const Call& c, const Tensor* t) {
+}  // namespace
+void efficient(const Call& c, const Tensor* t) {
+  const Attended result = efficient_attended(c, t[0], t[1], t[2], true);
+  t[3].copy_(result.att);
+  t[4].copy_(result.lse);
+}
+
+namespace {
+AttentionGradients efficient_gradients(const Call& c, const Tensor* t, bool is_causal) {
   const OpContext& x = *c.context;
   const int64_t queries = t[1].size(1), keys = t[2].size(1);
   const int64_t padded = (queries + kLogSumExpAlignment - 1) / kLogSumExpAlignment * kLogSumExpAlignment;
@@ -157,10 +171,12 @@ AttentionGradients efficient_gradients(const Call& c, const Tensor* t) {
   }
   // One split of the keys: no atomics.
   const auto result = at::_efficient_attention_backward(t[0], t[1], repeated(t[2], x), repeated(t[3], x), {}, t[4], {}, {}, queries,
-                                                        keys, lse, 0.0, Tensor(), Tensor(), causal_mask(queries, keys), false,
+                                                        keys, lse, 0.0, Tensor(), Tensor(), mask_of(queries, keys, is_causal), false,
                                                         score_scale(c), /*num_splits_key=*/1, window_keys(c));
   return {std::get<0>(result), summed(std::get<1>(result), x), summed(std::get<2>(result), x)};
 }
+}  // namespace
+AttentionGradients efficient_gradients(const Call& c, const Tensor* t) { return efficient_gradients(c, t, true); }
 
 namespace {
 
@@ -276,14 +292,30 @@ std::string attention_refusal(const std::string& kernel, const Call& call) {
     return fmt::format("attention on CUDA takes chunks of at least 2 tokens, sequences of {} over cp {} have less", x.cp * x.S, x.cp);
   if (kernel.starts_with("attention_shared") && !is_16_bit(call) && window_keys(call))
     return "attention of some of a sequence's queries on CUDA has no window in fp32";
+  if (kernel.starts_with("ring_attention") && window_keys(call))
+    return "attention to keys that go round the ranks on CUDA has no window";
   if (x.d > 256) return fmt::format("attention on CUDA takes head sizes up to 256, this model's is {}", x.d);
   return "";
 }
 
 void take_faster(Call& call) {
-  if (!has_cudnn_attention(call)) return;
+  if (!has_cudnn_attention(call, call.context->S, call.context->S)) return;
   if (call.function == attend<flash>) call.function = cudnn;
-  if (call.function == attend_backward<flash_gradients> && !call.context->deterministic) call.function = cudnn_backward;
+  if (call.function == attend_backward<flash_gradients> && !call.context->deterministic)
+    call.function = attend_backward<cudnn_gradients>;
+}
+
+Attended attend_to_piece(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
+  if (!is_16_bit(c)) return efficient_attended(c, q, k, v, is_causal);
+  if (has_cudnn_attention(c, q.size(1), k.size(1))) return cudnn_attended(c, q, k, v, is_causal);
+  const auto result =
+      at::_flash_attention_forward(q, k, v, {}, {}, q.size(1), k.size(1), 0.0, is_causal, false, score_scale(c), {}, {});
+  return {std::get<0>(result), std::get<1>(result)};
+}
+AttentionGradients piece_gradients(const Call& c, const Tensor* t, bool is_causal) {
+  if (!is_16_bit(c)) return efficient_gradients(c, t, is_causal);
+  if (has_cudnn_attention(c, t[1].size(1), t[2].size(1)) && !c.context->deterministic) return cudnn_gradients(c, t, is_causal);
+  return flash_gradients(c, t, is_causal);
 }
 
 }  // namespace distsetup::cuda

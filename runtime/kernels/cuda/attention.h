@@ -25,8 +25,15 @@ void efficient(const Call& c, const at::Tensor* t);
 struct AttentionGradients {
   at::Tensor dq, dk, dv;
 };
+struct Attended {
+  at::Tensor att, lse;  // [B, queries, a, d], [B, a, queries]
+};
 // t: datt, q, k, v, att, lse
 AttentionGradients efficient_gradients(const Call& c, const at::Tensor* t);
+// Of queries with some of the keys: all of them, or where it is causal those up to each query's place. By the fastest kernel here.
+Attended attend_to_piece(const Call& c, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool is_causal);
+// t: datt, q, k, v, and att and lse with all keys, not these alone
+AttentionGradients piece_gradients(const Call& c, const at::Tensor* t, bool is_causal);
 // Keys that a query sees before itself, where that is not all.
 std::optional<int64_t> window_left(const Call& c);
 

@@ -145,6 +145,19 @@ void sigmoid_rows_backward(Element element, const void* d_TF, const void* m_TF, 
 struct SumLayout {
   int64_t B = 0, S = 0, A = 0, pieces = 1;
 };
+// kernels_ring.cu. Some rows of each sequence of S: `length` of them, from `first` on, one sequence after the other.
+struct SequenceRows {
+  int64_t S = 0, first = 0, length = 0;
+};
+// What all queries have attended to before, in fp32, and what those of `part` attend to besides, as if to all of these keys at once:
+// values weighted by their log-sum-exps, which of `part` lie as [B, heads, length]. before, with before_lse, or part may be null; att
+// may be before, lse before_lse. result: kF32 or `element`, that of part.
+void merge_attended(Element element, const float* before_TAD, const float* before_lse, const void* part, const float* part_lse,
+                    SequenceRows of, Element result, void* att_TAD, float* lse, SumLayout layout, int64_t D, StreamHandle stream);
+// out = before + part, rows of n; before may be null, out may be before.
+void add_part(Element element, const float* before, int64_t before_stride, const void* part_n, SequenceRows of, Element result,
+              void* out, int64_t out_stride, int64_t T, int64_t n, StreamHandle stream);
+// kernels_sinks_biases.cu again
 void head_sinks(Element element, void* att_TAD, float* lse, const void* sinks_A, SumLayout layout, int64_t D, StreamHandle stream);
 void head_sinks_backward(Element element, const void* datt_TAD, const void* att_TAD, const float* lse, const void* sinks_A,
                          void* dsinks_A, SumLayout layout, int64_t D, bool accumulate, StreamHandle stream);

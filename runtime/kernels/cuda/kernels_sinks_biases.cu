@@ -1,14 +1,9 @@
 // Kernels of attention's sinks, of experts' biases and of a clipped gate. See kernels.h; legend: runtime/kernels/cpu/sinks_biases.h.
 #include "runtime/kernels/cuda/choices.cuh"
+#include "runtime/kernels/cuda/sums.cuh"
 
 namespace distsetup::cuda {
 namespace {
-
-// Where the log-sum-exp of a token and a head lies.
-__device__ inline int64_t sum_index(const SumLayout& s, int64_t token, int64_t head) {
-  const int64_t sequence = token / s.S, position = token % s.S, length = s.S / s.pieces;
-  return ((position / length * s.B + sequence) * s.A + head) * length + position % length;
-}
 
 // A block for each token, a warp for each head at a time.
 template <class E>

@@ -21,6 +21,7 @@
 #include "runtime/engine/row_copies.h"
 #include "runtime/kernels/cuda/attention.h"
 #include "runtime/kernels/cuda/attention_documents.h"
+#include "runtime/kernels/cuda/attention_ring.h"
 #include "runtime/kernels/cuda/experts.h"
 #include "runtime/kernels/cuda/own_ops.h"
 #include "runtime/kernels/cuda/sinks_biases.h"
@@ -74,7 +75,7 @@ const std::map<std::string, LibtorchKernel>& libtorch_kernels() {
 
 std::string refusal(const std::string& kernel, const Call& call) {
   const OpContext& x = *call.context;
-  if (kernel.starts_with("attention")) return attention_refusal(kernel, call);
+  if (kernel.starts_with("attention") || kernel.starts_with("ring_attention")) return attention_refusal(kernel, call);
   if (kernel.starts_with("qk_norm") && x.d > kMaxHeadSize)
     return fmt::format("qk-norm on CUDA takes head sizes up to {}, this model's is {}", kMaxHeadSize, x.d);
   return experts_refusal(kernel, call);
@@ -115,9 +116,10 @@ class CudaKernels : public Kernels {
     }
     if (bind_grouped_op(kernel, call)) return "";
     const bool is_of_documents = kernel.find("_packed") != std::string::npos;
-    const std::map<std::string, LibtorchKernel>& table = is_of_documents                   ? document_kernels()
-                                                         : kernel.starts_with("attention") ? attention_kernels()
-                                                                                           : libtorch_kernels();
+    const std::map<std::string, LibtorchKernel>& table = is_of_documents                        ? document_kernels()
+                                                         : kernel.starts_with("attention")      ? attention_kernels()
+                                                         : kernel.starts_with("ring_attention") ? ring_kernels()
+                                                                                                : libtorch_kernels();
     const auto found = table.find(kernel);
     if (found == table.end()) return "the CUDA plugin has no such kernel";
     call.prepared = std::make_shared<AtenViews>(AtenViews{found->second.views(call)});

@@ -141,10 +141,13 @@ class OpTimes {
       case OpKind::kGemm: return product_s(op);
       case OpKind::kGroupedGemm: return grouped_s(op);
       case OpKind::kAttention: {
-        const double length = symbol("S"), head = symbol("d");
-        const AttentionShape shape{
-            symbol("T"), mean_attended(length, static_cast<double>(op.op->attributes.window), false), length, symbol("a"), head, head};
-        return backward && !op.recomputed ? attention_backward_s(c, shape) : attention_forward_s(c, shape);
+        // Each step of a ring has its share of the scores, and joins what it gives with what was there.
+        const bool is_step = op.op->kernel.starts_with("ring_attention");
+        const double length = symbol("S"), head = symbol("d"), steps = is_step ? symbol("cp") : 1;
+        const double attended = mean_attended(length, static_cast<double>(op.op->attributes.window), false) / steps;
+        const AttentionShape shape{symbol("T"), attended, length / steps, symbol("a"), head, head};
+        const double joined_s = is_step ? c.gemm.kernel_s + bytes(op) / c.memory_bytes_per_s : 0;
+        return joined_s + (backward && !op.recomputed ? attention_backward_s(c, shape) : attention_forward_s(c, shape));
       }
       case OpKind::kLoss:
         if (reads_logits(op))
