@@ -25,6 +25,12 @@ endfunction()
 
 distsetup_torch_library(c10)
 distsetup_torch_library(torch_cpu libtorch::c10)
+# The OpenMP runtime of libtorch's kernels, whose threads ours take too (runtime/engine/threads.cc).
+file(GLOB libtorch_openmp "${TORCH_WHEEL_DIR}/lib/libgomp*.so*")
+if(NOT libtorch_openmp)
+  message(FATAL_ERROR "no libgomp in ${TORCH_WHEEL_DIR}/lib: is this torch built without OpenMP?")
+endif()
+target_link_libraries(libtorch::torch_cpu INTERFACE "${libtorch_openmp}")
 # The wheel carries Gloo's code but not its headers: our declarations stand in (runtime/third_party_stubs/gloo).
 target_include_directories(libtorch::torch_cpu INTERFACE "${PROJECT_SOURCE_DIR}/runtime/third_party_stubs")
 target_compile_definitions(libtorch::torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)

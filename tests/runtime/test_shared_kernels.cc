@@ -1,11 +1,15 @@
 // Kernels of models whose matrices several ranks share, against those of one rank: the ranks' parts of the vocabulary and of the
 // tokens are cut from whole operands, run one after the other, and put together again. Padding is NaN: nothing may read it.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -252,6 +256,27 @@ TEMPLATE_TEST_CASE("shared: partial sums are added in the order of ranks and rou
       CHECK(same_bits(target, first));
     }
   }
+  set_compute_threads(1);
+}
+
+TEST_CASE("loops over ranges run on several threads at once, and what one of them throws arrives", "[shared]") {
+  set_compute_threads(2);
+  std::atomic<int> begun = 0;
+  std::array<std::atomic<int>, 10> visits{};
+  parallel_ranges(int64_t(visits.size()), 1 << 20, [&](int64_t begin, int64_t end) {
+    ++begun;
+    for (const auto since = std::chrono::steady_clock::now(); begun < 2;)  // the other one is under way
+      if (std::chrono::steady_clock::now() - since > std::chrono::seconds(30)) break;
+    for (int64_t i = begin; i < end; ++i) ++visits[size_t(i)];
+    parallel_ranges(4, 1 << 20, [&](int64_t first, int64_t last) { begun += first != 0 || last != 4 ? 100 : 0; });  // alone inside
+  });
+  CHECK(begun == 2);
+  for (const std::atomic<int>& n : visits) CHECK(n == 1);
+  CHECK_THROWS_WITH(parallel_ranges(2, 1 << 20,
+                                    [](int64_t begin, int64_t) {
+                                      if (begin > 0) throw std::runtime_error("the second half");
+                                    }),
+                    "the second half");
   set_compute_threads(1);
 }
 

@@ -52,6 +52,9 @@ bool find_driver_functions() {
   return wait_value != nullptr && write_value != nullptr;
 }
 
+}  // namespace
+
+// Not of the namespace above: C functions that take one would be of this file alone.
 struct Communicator {
   int rank = 0, num_ranks = 0;
   char* memory = nullptr;
@@ -84,6 +87,8 @@ struct Communicator {
            free_slot(peer, stream);
   }
 };
+
+namespace {
 
 struct Message {
   Communicator* comm = nullptr;
