@@ -123,15 +123,22 @@ template <class E>
 void position_add(const Call& c) {
   const int64_t H = c.writes[0].dim(1), first = first_token(*c.context, c.writes[0].dim(0));
   parallel_ranges(c.writes[0].dim(0), 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::position_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1), end - begin, positions_of(*c.context), H, first + begin);
+    cpu::position_add<E>(out<E>(c, 0) + begin * H, in<E>(c, 1) + c.attributes->first_row * H, end - begin, positions_of(*c.context), H,
+                         first + begin);
   });
+}
+// Zeros for the rows of a table of positions that are none's, unless gradients are added to what is there.
+template <class E>
+void clear_first_rows(const Call& c) {
+  if (store(c) == Store::kSet) std::memset(out<char>(c, 0), 0, size_t(c.attributes->first_row * c.writes[0].dim(1)) * sizeof(E));
 }
 // dy -> g:wpe
 template <class E>
 void position_backward(const Call& c) {
-  const int64_t T = c.reads[0].dim(0), H = c.writes[0].dim(1);
-  parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
-    cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0), T, positions_of(*c.context), H, begin, end, store(c),
+  const int64_t T = c.reads[0].dim(0), H = c.writes[0].dim(1), before = c.attributes->first_row;
+  clear_first_rows<E>(c);
+  parallel_ranges(c.writes[0].dim(0) - before, 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
+    cpu::position_backward<E>(in<E>(c, 0), out<E>(c, 0) + before * H, T, positions_of(*c.context), H, begin, end, store(c),
                               first_token(*c.context, T));
   });
 }
@@ -142,20 +149,21 @@ void position_add_packed(const Call& c) {
   parallel_ranges(c.writes[0].dim(0), 3 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       E* const row = out<E>(c, 0) + t * H;
-      cpu::add<E>(row, in<E>(c, 1) + in<int64_t>(c, 2)[first + t] * H, row, H);
+      cpu::add<E>(row, in<E>(c, 1) + (c.attributes->first_row + in<int64_t>(c, 2)[first + t]) * H, row, H);
     }
   });
 }
 // dy, positions -> g:wpe: as the rows of an embedding whose ids are the positions
 template <class E>
 void position_add_packed_backward(const Call& c) {
-  const int64_t T = c.reads[0].dim(0), P = c.writes[0].dim(0), H = c.writes[0].dim(1), row = H * int64_t(sizeof(E));
+  const int64_t T = c.reads[0].dim(0), P = c.writes[0].dim(0), H = c.writes[0].dim(1), row = H * int64_t(sizeof(E)),
+                before = c.attributes->first_row;
   const auto zero = [&](int64_t begin, int64_t end) { std::memset(out<char>(c, 0) + begin * row, 0, size_t((end - begin) * row)); };
   if (store(c) == Store::kSet) parallel_ranges(P, row, zero);
   constexpr bool kByColumn = std::is_same_v<E, float>;
   parallel_ranges(kByColumn ? H : T, kByColumn ? 2 * T * int64_t(sizeof(E)) : 2 * row, [&](int64_t begin, int64_t end) {
-    cpu::embedding_backward_add(in<int64_t>(c, 1) + first_token(*c.context, T), in<E>(c, 0), out<E>(c, 0), T, H, begin, end, 1.0f,
-                                VocabularyRange{0, P});
+    cpu::embedding_backward_add(in<int64_t>(c, 1) + first_token(*c.context, T), in<E>(c, 0), out<E>(c, 0) + before * H, T, H, begin,
+                                end, 1.0f, VocabularyRange{0, P - before});
   });
 }
 // x, p:w[, p:b] -> h, mean, r

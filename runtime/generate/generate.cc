@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "model/rope.h"
 #include "plan/native_program.h"
 #include "plan/plan_json.h"
 #include "runtime/checkpoint/load.h"
@@ -60,7 +61,7 @@ void check_request(const Request& r, const Plan& plan) {
       throw Failure(kExitBadEnvironment, fmt::format("the prompt has token {}, the model's vocabulary {}", id, plan.model.vocabulary),
                     "give the tokenizer that the model was trained with: --tokenizer DIR");
   }
-  const int64_t rows = plan.model.learned_positions, most = static_cast<int64_t>(r.ids.size()) + r.max_new_tokens;
+  const int64_t rows = positions_in_table(plan.model), most = static_cast<int64_t>(r.ids.size()) + r.max_new_tokens;
   if (rows > 0 && most > rows)
     throw Failure(kExitBadEnvironment, fmt::format("prompt and answer are {} tokens, the model has rows for {} positions", most, rows),
                   fmt::format("--max-new-tokens {}", std::max<int64_t>(1, rows - static_cast<int64_t>(r.ids.size()))));

@@ -38,7 +38,7 @@ struct Family {
   std::string layer_class;                                // "LlamaDecoderLayer"
   std::map<std::string, FamilyRule> values;               // for conditions and expressions, no fields of a geometry
   std::map<std::string, std::vector<FamilyRule>> fields;  // of Geometry; the first rule whose conditions hold
-  std::vector<std::string> refused_keys;                  // true there makes another model, which is not known here
+  std::vector<std::string> refused_keys;                  // true there, false where one begins with "not ", makes another model
   std::map<std::string, std::string> left_out;            // key with a count -> the name of what is counted and not planned
   ExpertLayerKeys expert_layers;
   // What config.json's `layer_types` calls a layer of it; empty: it is not asked. A model with other layers, or that says nothing of

@@ -298,11 +298,15 @@ class ConfigReading {
                                  "state head_dim, or choose hidden_size as a multiple of num_attention_heads"));
   }
 
-  void refuse_if_set(const std::string& key) {
+  // "alibi", or "not bias": false is what is refused.
+  void refuse_if_set(std::string_view key) {
+    constexpr std::string_view kNot = "not ";
+    const bool is_set = !key.starts_with(kNot);
+    if (!is_set) key.remove_prefix(kNot.size());
     const Value* value = stated(key);
     if (value == nullptr) return;
     const Result<double> number = as_double(*value);
-    if (number.ok() ? *number == 0 : !take<bool>(as_bool(*value), false)) return;
+    if ((number.ok() ? *number != 0 : take<bool>(as_bool(*value), false)) != is_set) return;
     diagnostics_.push_back(
         error(code::kUnsupportedArchitecture, value->location,
               fmt::format("'{}' of model_type '{}' is set to '{}', which is not supported", key, family_.name, value->text)));

@@ -1,5 +1,7 @@
-// Rotary positions of a model: how fast each pair of a head's elements turns, long-context scaling included.
+// Positions of a model: how many a learned table has; how fast each pair of a rotated head's elements turns, long-context scaling
+// included.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +10,12 @@
 #include "model/geometry.h"
 
 namespace distsetup {
+
+// The longest sequence that a model's table of learned positions has rows for; 0: it has no table. Some have rows that are no
+// position's (OPT: two).
+inline int64_t positions_in_table(const Geometry& g) {
+  return g.learned_positions > 0 && g.max_positions > 0 ? std::min(g.learned_positions, g.max_positions) : g.learned_positions;
+}
 
 // Elements of a head that are rotated; the others pass through.
 int64_t rotated_elements(const Geometry& geometry);

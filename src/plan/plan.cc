@@ -110,8 +110,9 @@ Diagnostics check_bundled(const Plan& p) {
   require(p.train.init == kRandomInit || p.train.init == kWeightsInit, code::kUnknownValue,
           fmt::format("train.init is '{}', expected {} or {}", p.train.init, kRandomInit, kWeightsInit));
   append(out, check_native_kernels(p.model, p.hardware.accelerator, p.precision.compute));
-  require(p.model.learned_positions == 0 || p.train.sequence_length <= p.model.learned_positions, code::kOutOfRange,
-          fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, p.model.learned_positions));
+  const int64_t positions = positions_in_table(p.model);
+  require(positions == 0 || p.train.sequence_length <= positions, code::kOutOfRange,
+          fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, positions));
   const std::string not_chunked = chunked_loss_problem(p);
   require(not_chunked.empty(), code::kUnsupportedFeature, not_chunked, "--loss-head eager");
   append(out, check_expert_parallel(p));

@@ -321,6 +321,7 @@ std::span<const AttributeField> attribute_fields() {
                                                {"groups_chosen", &OpAttributes::groups_chosen},
                                                {"tensor_ranks", &OpAttributes::tensor_ranks},
                                                {"chosen", &OpAttributes::chosen},
+                                               {"first_row", &OpAttributes::first_row},
                                                {"limit", &OpAttributes::limit},
                                                {"alpha", &OpAttributes::alpha},
                                                {"beta", &OpAttributes::beta},

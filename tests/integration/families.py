@@ -72,6 +72,7 @@ FAMILIES = {
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
     "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
     "gpt2": ("gpt2", {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "n_inner": 80}),
+    "opt": ("opt", {"ffn_dim": 80, "word_embed_proj_dim": 48, "pad_token_id": None}),
     "gpt_bigcode": ("gpt_bigcode", {"n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 64, "n_inner": 80}),
     "gpt_neox": ("gpt_neox", {"rotary_pct": 0.5}),
     "gpt_neox_serial": ("gpt_neox", {"rotary_pct": 0.25, "hidden_size": 96, "use_parallel_residual": False}),
@@ -109,7 +110,7 @@ FAMILIES = {
 def settings(family, changes):
     """COMMON as this family spells it."""
     common = dict(COMMON)
-    if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi", "gptj"):
+    if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi", "gptj", "opt"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
     if family in ("phi3", "granite", "granitemoe", "granitemoehybrid", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",

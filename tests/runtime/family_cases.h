@@ -54,6 +54,8 @@ inline std::vector<FamilyCase> families() {
   g = with_layer_norm("gpt2");
   g.learned_positions = 16, g.tied_embeddings = true;
   add("gpt2", g);
+  g.family = "opt", g.learned_positions = 18;  // whose positions begin at the third row; relu has a kink that rounding steps over
+  add("opt", g);
   g = with_layer_norm("falcon");
   g.parallel_block = true, g.norms_per_layer = 1, g.num_kv_heads = 1, g.qkv_bias = g.output_bias = g.mlp_bias = false,
   g.tied_embeddings = true;

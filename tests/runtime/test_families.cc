@@ -67,7 +67,7 @@ TEST_CASE("families: split over two tensor-parallel ranks they train as on one")
       check_poisoned_run(steady_plan(options), one, 2e-4);
     }
   }
-  CHECK(num_split == 9);  // all but one kv head (Falcon) and norms over all heads (OLMo 2)
+  CHECK(num_split == 10);  // all but one kv head (Falcon) and norms over all heads (OLMo 2)
 }
 
 // Learned positions, windows, soft caps and norms of every kind, with two chunks of every sequence on each rank.

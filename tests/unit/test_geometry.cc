@@ -364,6 +364,14 @@ TEST_CASE("geometry: layers without positions, one over a scale, one number over
   CHECK(from_json(gptj + R"(, "rotary_dim": 4})")->feed_forward == 256);
   const Result<Geometry> small = from_json(R"({"model_type": "gptj", "n_embd": 2, "n_layer": 2, "n_head": 4, "vocab_size": 512})");
   CHECK(format_diagnostics(small.diagnostics).find("'rotary_dim / head_size': 'head_size' is 0") != std::string::npos);
+  const std::string opt =
+      R"({"model_type": "opt", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "ffn_dim": 3072,)"
+      R"( "vocab_size": 50272, "max_position_embeddings": 2048)";
+  const Result<Geometry> opt_125m = from_json(opt + R"(, "do_layer_norm_before": true})");
+  REQUIRE(opt_125m.ok());
+  CHECK(count_parameters(*opt_125m).total == 125'239'296);  // the sum of facebook/opt-125m's tensors
+  CHECK(format_diagnostics(from_json(opt + R"(, "do_layer_norm_before": false})").diagnostics)
+            .find("'do_layer_norm_before' of model_type 'opt' is set to 'false', which is not supported") != std::string::npos);
   const std::string gpt_oss = R"({"model_type": "gpt_oss", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,)"
                               R"( "num_attention_heads": 4, "vocab_size": 512, "num_local_experts": 4, "num_experts_per_tok": 2)";
   const Result<Geometry> oss = from_json(gpt_oss + "}");

@@ -1,6 +1,10 @@
 // Operand order is the program's (src/plan/kernel_table.cc).
 #include "runtime/kernels/cuda/own_ops.h"
 
+#include <cuda_runtime_api.h>
+
+#include <stdexcept>
+
 #include "runtime/engine/ops_latent.h"
 
 namespace distsetup::cuda {
@@ -138,26 +142,41 @@ void wide_norm_backward(const Call& c) {
 void sum(const Call& c) { add(element(c), in(c, 0), in(c, 1), out(c, 0), numel(c.writes[0]), compute()); }
 // The token that this rank's first row is, where ranks share the tokens.
 int64_t first_token(const Call& c, int64_t num_rows) { return c.context->tp_index * num_rows; }
+// A table of positions from the row of position 0 on, and its number of rows.
+char* position_rows(const Call& c, const Argument& table) {
+  return static_cast<char*>(table.data) + c.attributes->first_row * table.dim(1) * size_bytes(table.dtype);
+}
+int64_t num_positions(const Call& c, const Argument& table) { return table.dim(0) - c.attributes->first_row; }
+// Zeros for the rows before it, unless gradients are added to what is there.
+void clear_first_rows(const Call& c) {
+  const Argument& table = c.writes[0];
+  const int64_t num_bytes = c.attributes->first_row * table.dim(1) * size_bytes(table.dtype);
+  if (c.accumulate || num_bytes == 0) return;
+  if (cudaMemsetAsync(table.data, 0, size_t(num_bytes), compute()) != cudaSuccess) throw std::runtime_error("CUDA memset failed");
+}
 // y, p:wpe -> y
 void positions(const Call& c) {
-  position_add(element(c), out(c, 0), in(c, 1), c.writes[0].dim(0), positions_of(*c.context), c.writes[0].dim(1),
+  position_add(element(c), out(c, 0), position_rows(c, c.reads[1]), c.writes[0].dim(0), positions_of(*c.context), c.writes[0].dim(1),
                first_token(c, c.writes[0].dim(0)), compute());
 }
 // dy -> g:wpe
 void positions_backward(const Call& c) {
-  position_backward(element(c), in(c, 0), out(c, 0), c.reads[0].dim(0), positions_of(*c.context), c.writes[0].dim(0),
-                    c.writes[0].dim(1), first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
+  clear_first_rows(c);
+  position_backward(element(c), in(c, 0), position_rows(c, c.writes[0]), c.reads[0].dim(0), positions_of(*c.context),
+                    num_positions(c, c.writes[0]), c.writes[0].dim(1), first_token(c, c.reads[0].dim(0)), c.accumulate, compute());
 }
 // y, p:wpe, positions -> y: rows of a rank that splits the tokens are some of them
 void positions_of_documents(const Call& c) {
   const int64_t T = c.writes[0].dim(0);
-  position_add_at(element(c), out(c, 0), in(c, 1), in_as<int64_t>(c, 2) + first_token(c, T), T, c.writes[0].dim(1), compute());
+  position_add_at(element(c), out(c, 0), position_rows(c, c.reads[1]), in_as<int64_t>(c, 2) + first_token(c, T), T, c.writes[0].dim(1),
+                  compute());
 }
 // dy, positions -> g:wpe: as the rows of an embedding whose ids are the positions
 void positions_of_documents_backward(const Call& c) {
-  const int64_t T = c.reads[0].dim(0), P = c.writes[0].dim(0);
-  embedding_backward(element(c), in_as<int64_t>(c, 1) + first_token(c, T), in(c, 0), out(c, 0), T, P, c.writes[0].dim(1), 1.0f,
-                     VocabularyRange{0, P}, c.accumulate, compute());
+  const int64_t T = c.reads[0].dim(0), P = num_positions(c, c.writes[0]);
+  clear_first_rows(c);
+  embedding_backward(element(c), in_as<int64_t>(c, 1) + first_token(c, T), in(c, 0), position_rows(c, c.writes[0]), T, P,
+                     c.writes[0].dim(1), 1.0f, VocabularyRange{0, P}, c.accumulate, compute());
 }
 // p:W .. -> W
 void unpack_nf4(const Call& c) {

@@ -8,6 +8,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
+#include "model/rope.h"
 #include "planner/resolve/adapters.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/method_defaults.h"
@@ -57,7 +58,7 @@ void read_length(Resolving& r) {
 }  // namespace
 
 int64_t assumed_sequence_length(const Geometry& model) {
-  const int64_t most = 4096, learned = model.learned_positions;  // there is no row for a position beyond them
+  const int64_t most = 4096, learned = positions_in_table(model);  // there is no row for a position beyond them
   return learned > 0 ? std::min(learned, most) : most;
 }
 
@@ -72,7 +73,7 @@ void resolve_training(Resolving& r) {
   const std::string assumed_method = usual_method(r);
   t.method = value_or<std::string>(r, r.spec.text("train.method"), assumed_method,
                                    "method " + assumed_method + (assumed_method == "sft" ? ", as there are adapters" : ""));
-  const int64_t learned = r.plan().model.learned_positions, assumed = assumed_sequence_length(r.plan().model);
+  const int64_t learned = positions_in_table(r.plan().model), assumed = assumed_sequence_length(r.plan().model);
   t.sequence_length =
       value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed, fmt::format("sequence length {}", format_count(assumed)));
   if (r.native() && learned > 0 && t.sequence_length > learned)
