@@ -144,6 +144,9 @@ void pin_cp_method(Resolving& r) {
   for (const auto& [text, method] :
        {std::pair{"ring", CpMethod::kRing}, std::pair{"allgather", CpMethod::kAllGather}, std::pair{"ulysses", CpMethod::kUlysses}})
     if (has(text) && given.value_or(text) == text) r.problem.cp_methods.push_back(method);
+  // On GPUs the bundled trainer's ring was run for its results, not for its time: it is for whoever asks for it.
+  if (r.native() && !given.has_value() && r.plan().hardware.accelerator == Accelerator::kCuda)
+    std::erase(r.problem.cp_methods, CpMethod::kRing);
 }
 
 // FSDP's CPU offload (CPUOffload, CPUOffloadPolicy) is one switch: the optimizer runs where the shards are.
