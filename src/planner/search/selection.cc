@@ -302,20 +302,24 @@ class Selection {
     }
   }
 
-  // Nothing fits for sure: what needs least is the likeliest to; of those that are as likely the fastest.
+  // Nothing fits for sure: the likeliest to, which need not be what needs least, since some memory is known better than other; of those
+  // that are as likely the fastest. What is simulated has a probability that its replay does not raise.
   void likeliest() {
     Open<int64_t> open = by_bytes(Verdict::kTight);
     std::vector<int> found;
+    int likeliest = -1;
     bool some_too_slow = false;
     while (!open.empty()) {
       const int i = open.top().second;
       open.pop();
       Candidate& c = at(i);
+      if (c.simulated && likeliest >= 0 && is_likelier(at(likeliest), c)) continue;
       if (c.finished) {
-        if (!found.empty() && is_likelier(at(found.front()), c)) break;
         if (!c.timed) predictor_.time(c);
         some_too_slow = some_too_slow || c.s_per_token > wish_.most_s_per_token;
-        if (c.s_per_token <= wish_.most_s_per_token) found.push_back(i);
+        if (c.s_per_token > wish_.most_s_per_token) continue;
+        found.push_back(i);
+        if (likeliest < 0 || c.fit_probability > at(likeliest).fit_probability) likeliest = i;
         continue;
       }
       if (!c.simulated && too_large(c, Verdict::kTight) != nullptr) continue;
@@ -323,6 +327,7 @@ class Selection {
       if (at_least(c.verdict, Verdict::kTight)) open.emplace(c.device_bytes, i);
     }
     result_.too_slow = found.empty() && some_too_slow;
+    std::erase_if(found, [&](int i) { return is_likelier(at(likeliest), at(i)); });
     std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return at(a).s_per_token < at(b).s_per_token; });
     for (const int i : found) {
       if (static_cast<int>(result_.best.size()) < wish_.wanted) result_.best.push_back(at(i));
