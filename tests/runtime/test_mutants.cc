@@ -15,6 +15,7 @@
 #include "plan/schedule_text.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/engine/threads.h"
 #include "runtime/expert_cases.h"
 #include "runtime/tiny.h"
 #include "support/broken_lists.h"
@@ -136,6 +137,7 @@ bool caught_by_running(const std::function<bool()>& same) {
 
 // Where rows of experts lie is data: with a wrong index anything may happen, so each list runs in a process of its own.
 TEST_CASE("forgetting the last use of a buffer of experts is caught by poison", "[mutants][experts]") {
+  set_compute_threads(1);  // OpenMP's others do not come along into a forked process
   TinyOptions o;
   o.geometry = expert_geometry(GENERATE("qwen2", "gpt_oss"));
   o.geometry.num_layers = 1, o.geometry.expert_layer = {};
