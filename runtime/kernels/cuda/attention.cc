@@ -142,9 +142,6 @@ int64_t mask_of(int64_t queries, int64_t keys, bool is_causal) {
   constexpr int64_t kNone = 0, kCausalFromTopLeft = 1, kCausalFromBottomRight = 2;  // sdp::CustomMaskType
   return !is_causal ? kNone : queries == keys ? kCausalFromTopLeft : kCausalFromBottomRight;
 }
-}  // namespace
-
-namespace {
 Attended efficient_attended(const Call& c, const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
   const OpContext& x = *c.context;
   const int64_t queries = q.size(1), keys = k.size(1);
