@@ -302,8 +302,8 @@ class Selection {
     }
   }
 
-  // Nothing fits for sure: the likeliest to, which need not be what needs least, since some memory is known better than other; of those
-  // that are as likely the fastest. What is simulated has a probability that its replay does not raise.
+  // Nothing fits for sure: the likeliest to, which need not be what needs least, since some memory is known better than other; of
+  // those that are as likely the fastest. What is simulated has a probability that its replay does not raise.
   void likeliest() {
     Open<int64_t> open = by_bytes(Verdict::kTight);
     std::vector<int> found;
