@@ -120,7 +120,7 @@ if(DISTSETUP_RUNTIME)
     if(TARGET distsetup_cuda)  # one for several ranks on one GPU (tests/gpu)
       add_library(one_gpu_nccl MODULE "${PROJECT_SOURCE_DIR}/tests/support/one_gpu_nccl/one_gpu_nccl.cu")
       set_target_properties(one_gpu_nccl PROPERTIES LINKER_LANGUAGE CXX POSITION_INDEPENDENT_CODE ON)
-      target_include_directories(one_gpu_nccl PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+      target_include_directories(one_gpu_nccl PRIVATE "${PROJECT_SOURCE_DIR}/tests" ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
       target_link_options(one_gpu_nccl PRIVATE LINKER:--no-as-needed)
       target_link_libraries(one_gpu_nccl PRIVATE libtorch::c10_cuda)  # which brings the CUDA runtime
       add_dependencies(runtime_tests one_gpu_nccl)

@@ -207,21 +207,18 @@ def main():
     parser.add_argument("--alone", action="store_true")
     arguments = parser.parse_args()
     if arguments.alone:
+        cases, measured = ALONE, measure_alone
         print("| run | ms | predicted | off by | GiB allocated | predicted | GiB on the device | predicted | last loss |")
         print("|---|---|---|---|---|---|---|---|---|", flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            work = pathlib.Path(folder)
-            runs.write_data(work)
-            for name in (arguments.cases or ",".join(ALONE)).split(","):
-                measure_alone(work, name, arguments)
-        return
-    print("| run | ours, ms | predicted | PyTorch, ms | ours is faster by | ours, GiB allocated | predicted | PyTorch | ours, GiB on the device | predicted | PyTorch | last losses |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    else:
+        cases, measured = CASES, measure
+        print("| run | ours, ms | predicted | PyTorch, ms | ours is faster by | ours, GiB allocated | predicted | PyTorch | ours, GiB on the device | predicted | PyTorch | last losses |")
+        print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         runs.write_data(work)
-        for name in (arguments.cases or ",".join(CASES)).split(","):
-            measure(work, name, arguments)
+        for name in (arguments.cases or ",".join(cases)).split(","):
+            measured(work, name, arguments)
 
 
 if __name__ == "__main__":

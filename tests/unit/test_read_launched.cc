@@ -4,31 +4,17 @@
 
 #include "codegen/read/read.h"
 #include "codegen/read/settings.h"
+#include "support/file_says.h"
 
 using namespace distsetup;
 
 namespace {
 
-struct Said {
-  ReadFields fields;
-  std::vector<Reading> readings;
-
-  std::string text(const std::string& field) const {
-    const auto it = fields.find(field);
-    return it == fields.end() ? "" : field_text(it->second.value);
-  }
-  bool is_read_as(std::string_view tool) const {
-    return std::any_of(readings.begin(), readings.end(), [tool](const Reading& one) { return one.tool == tool; });
-  }
-};
-
-Said said(const std::string& name, const std::string& text) {
+FileSays said(const std::string& name, const std::string& text) {
   INFO(text);
   Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
   REQUIRE(read.ok());
-  const Result<ReadFields> fields = merge_readings(*read);
-  REQUIRE(fields.ok());
-  return {*fields, std::move(*read)};
+  return merged(std::move(*read));
 }
 
 bool is_refused(const std::string& name, const std::string& text) {
@@ -47,7 +33,7 @@ const std::string kSwift =
 }  // namespace
 
 TEST_CASE("launched: ms-swift starts torchrun by variables in front of it, exported before it, or not at all") {
-  const Said in_front = said("a.sh", "NNODES=2 NODE_RANK=$R MASTER_ADDR=h NPROC_PER_NODE=4 " + kSwift);
+  const FileSays in_front = said("a.sh", "NNODES=2 NODE_RANK=$R MASTER_ADDR=h NPROC_PER_NODE=4 " + kSwift);
   CHECK(in_front.text("hardware.nodes") == "2");
   CHECK(in_front.text("hardware.gpus_per_node") == "4");
   CHECK(said("b.sh", "n=3\nNPROC_PER_NODE=$n \\\nCUDA_VISIBLE_DEVICES=1,2,3 \\\n" + kSwift).text("hardware.gpus_per_node") == "3");
@@ -60,7 +46,7 @@ TEST_CASE("launched: ms-swift starts torchrun by variables in front of it, expor
 }
 
 TEST_CASE("launched: ms-swift's arguments are read by its own table, and another script's are not") {
-  const Said own = said("a.sh", kSwift);
+  const FileSays own = said("a.sh", kSwift);
   CHECK(own.is_read_as("ms-swift"));
   CHECK(own.text("model.name") == "Qwen/Qwen2.5-7B");
   CHECK(own.text("train.finetune") == "lora");
@@ -68,18 +54,18 @@ TEST_CASE("launched: ms-swift's arguments are read by its own table, and another
   CHECK(own.text("precision.compute") == "bf16");
   CHECK(own.text("strategy.sharding") == "zero3");
   CHECK(own.text("recompute.policy") == "full");
-  const Said old = said("b.sh", "swift sft --model_id_or_path /m/q --sft_type full --batch_size 4 --deepspeed default-zero2\n");
+  const FileSays old = said("b.sh", "swift sft --model_id_or_path /m/q --sft_type full --batch_size 4 --deepspeed default-zero2\n");
   CHECK(old.text("train.finetune") == "full");
   CHECK(old.text("micro_batch") == "4");
   CHECK(old.text("strategy.sharding") == "zero2");
-  const Said other = said("c.sh", "python own.py --model a/b --lora_target_modules q_proj --max_length 128 --batch_size 4\n");
+  const FileSays other = said("c.sh", "python own.py --model a/b --lora_target_modules q_proj --max_length 128 --batch_size 4\n");
   CHECK(!other.is_read_as("ms-swift"));
   CHECK(other.text("train.finetune").empty());
   CHECK(other.text("micro_batch").empty());
 }
 
 TEST_CASE("launched: a tool's own command line is read by its own names, however few there are") {
-  const Said factory = said("a.sh", "llamafactory-cli train sft.yaml --per_device_train_batch_size 4 --cutoff_len 512\n");
+  const FileSays factory = said("a.sh", "llamafactory-cli train sft.yaml --per_device_train_batch_size 4 --cutoff_len 512\n");
   CHECK(factory.is_read_as("LLaMA-Factory"));
   CHECK(factory.text("train.sequence_length") == "512");
   CHECK(factory.text("recompute.policy").empty());  // the file says, or leaves to the default
@@ -89,7 +75,7 @@ TEST_CASE("launched: a tool's own command line is read by its own names, however
 TEST_CASE("launched: transformers' own examples and their descendants are no TRL scripts") {
   const std::string flags =
       " --model_name_or_path m/a --dataset_name d --torch_dtype bfloat16 --per_device_train_batch_size 4 --bf16 ";
-  const Said clm = said("a.sh", "accelerate launch run_clm.py" + flags + "--block_size 1024 --do_train\n");
+  const FileSays clm = said("a.sh", "accelerate launch run_clm.py" + flags + "--block_size 1024 --do_train\n");
   CHECK(clm.is_read_as("transformers TrainingArguments"));
   CHECK(clm.text("train.sequence_length") == "1024");
   CHECK(said("b.sh", "torchrun train.py" + flags + "--model_max_length 2048\n").is_read_as("transformers TrainingArguments"));
@@ -100,7 +86,7 @@ TEST_CASE("launched: a job that a script writes and submits is the job") {
   const std::string job =
       "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\nsrun torchrun --nnodes=2 --nproc_per_node=8 "
       "--rdzv_endpoint=\\$(hostname):1 --rdzv_backend=c10d t.py --learning_rate $LR\nEOF\n";
-  const Said submitted = said("a.sh", "LR=1e-4\nsbatch <<EOF\n" + job);
+  const FileSays submitted = said("a.sh", "LR=1e-4\nsbatch <<EOF\n" + job);
   CHECK(submitted.text("hardware.nodes") == "2");
   CHECK(submitted.text("hardware.gpus_per_node") == "8");
   CHECK(submitted.text("train.learning_rate") == "0.0001");
@@ -132,7 +118,7 @@ TEST_CASE("launched: GPUs of a list of resources, of localhost, and of the model
 }
 
 TEST_CASE("launched: a text for a shell that is put together from several quotes is one script") {
-  const Said whole =
+  const FileSays whole =
       said("a.sh", "srun sh -c 'torchrun --master-addr '$head' --nnodes $SLURM_NNODES --nproc-per-node gpu t.py --lr 1'\n");
   CHECK(whole.text("hardware.nodes").empty());
   CHECK(whole.text("hardware.gpus_per_node").empty());
@@ -187,7 +173,7 @@ TEST_CASE("launched: a stage that keeps the language model from training is refu
 }
 
 TEST_CASE("launched: verl's own names of nodes and GPUs, and SLURM's beginnings of names") {
-  const Said verl =
+  const FileSays verl =
       said("a.sh", "python -m verl.trainer.main_ppo trainer.nnodes=2 trainer.n_gpus_per_node=8 data.train_batch_size=64\n");
   CHECK(verl.text("hardware.nodes") == "2");
   CHECK(verl.text("hardware.gpus_per_node") == "8");
@@ -210,19 +196,19 @@ TEST_CASE("launched: a script's own words are no trainer and no model of a plan'
   const std::string run = "accelerate launch t.py --learning_rate 1e-6 --per_device_train_batch_size 12 --max_steps 300 --seed 1 ";
   CHECK(said("a.sh", run + "--trainer grpo\n").text("strategy.trainer") == said("a.sh", run + "\n").text("strategy.trainer"));
   CHECK(said("b.sh", run + "--trainer grpo\n").text("micro_batch") == "12");
-  const Said part = said("c.sh", "python run.py --vocab_size=32000 --seq_length=256 --hidden_size=256 --num_hidden_layers=8\n");
+  const FileSays part = said("c.sh", "python run.py --vocab_size=32000 --seq_length=256 --hidden_size=256 --num_hidden_layers=8\n");
   CHECK(part.text("model.hidden").empty());
   CHECK(part.text("model.vocabulary").empty());
-  const Said whole = said("d.sh",
-                          "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
-                          "--seq-length 128 --micro-batch-size 1 --tensor-model-parallel-size 1\n");
+  const FileSays whole = said("d.sh",
+                              "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+                              "--seq-length 128 --micro-batch-size 1 --tensor-model-parallel-size 1\n");
   CHECK(whole.text("model.hidden") == "64");
 }
 
 TEST_CASE("launched: an srun's own GPUs count where the job's lines have none") {
   const std::string job = "#!/bin/bash\n#SBATCH --nodes=21\n#SBATCH --ntasks-per-node=4\n";
   const std::string step = "srun --nodes=$SLURM_JOB_NUM_NODES --gres=gpu:4 --ntasks-per-node=4 python t.py\n";
-  const Said alone = said("a.sbatch", job + step);
+  const FileSays alone = said("a.sbatch", job + step);
   CHECK(alone.text("hardware.gpus_per_node") == "4");
   CHECK(alone.text("hardware.nodes") == "21");
   CHECK(said("b.sbatch", job + "#SBATCH --gres=gpu:8\n" + step).text("hardware.gpus_per_node") == "8");

@@ -6,31 +6,20 @@
 #include "codegen/read/read.h"
 #include "codegen/read/settings.h"
 #include "codegen/shell/slurm_names.h"
+#include "support/file_says.h"
 
 using namespace distsetup;
 
 namespace {
 
-struct Said {
-  ReadFields fields;
-  std::vector<Reading> readings;
-
-  std::string text(const std::string& field) const {
-    const auto it = fields.find(field);
-    return it == fields.end() ? "" : field_text(it->second.value);
-  }
-};
-
-Said said(const std::string& name, const std::string& text) {
+FileSays said(const std::string& name, const std::string& text) {
   INFO(text);
   Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
   if (!read.ok()) return {};
-  const Result<ReadFields> fields = merge_readings(*read);
-  REQUIRE(fields.ok());
-  return {*fields, std::move(*read)};
+  return merged(std::move(*read));
 }
 
-std::string setting(const Said& of, std::string_view path) {
+std::string setting(const FileSays& of, std::string_view path) {
   for (const ReadSetting& one : settings_of(of.fields).settings) {
     if (one.path == path) return one.text;
   }
@@ -54,7 +43,7 @@ TEST_CASE("wrapped: what ssh and containers start") {
   CHECK(said("a.sh", "ssh worker-1 'cd run && PATH=/opt/bin:$PATH " + train + "'\n").text("hardware.gpus_per_node") == "4");
   CHECK(said("b.sh", "ssh worker-1 'echo " + train + "'\n").text("micro_batch").empty());
   const std::string tool = "swift sft --model Qwen/Qwen2.5-7B --tuner_type full --per_device_train_batch_size 2\n";
-  const Said docker = said("c.sh", "docker exec -e A=1 -e NPROC_PER_NODE=8 box " + tool);
+  const FileSays docker = said("c.sh", "docker exec -e A=1 -e NPROC_PER_NODE=8 box " + tool);
   CHECK(docker.text("hardware.gpus_per_node") == "8");
   CHECK(docker.text("micro_batch") == "2");
   CHECK(said("d.sh", "docker exec -e OWN_NPROC_PER_NODE=8 box " + tool).text("hardware.gpus_per_node").empty());
@@ -141,7 +130,7 @@ TEST_CASE("wrapped: latent attention of Megatron-LM, and its sizes where it is n
       "python pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 8 --tensor-model-parallel-size 1 "
       "--micro-batch-size 1 --lr 1e-4 --train-iters 10 --seq-length 128 --max-position-embeddings 128 --kv-channels 32 "
       "--kv-lora-rank 128 --qk-head-dim 32 --qk-pos-emb-head-dim 16 --v-head-dim 24 ";
-  const Said latent = said("a.sh", run + "--multi-latent-attention\n"), plain = said("b.sh", run + "\n");
+  const FileSays latent = said("a.sh", run + "--multi-latent-attention\n"), plain = said("b.sh", run + "\n");
   CHECK(latent.text("model.attention") == "latent");
   CHECK(latent.text("model.kv_lora_rank") == "128");
   CHECK(latent.text("model.v_head_size") == "24");
@@ -181,7 +170,7 @@ TEST_CASE("wrapped: a limit of samples ends a run where it is a number of whole 
   const std::string run =
       "deepspeed --module openrlhf.cli.train_sft --dataset a/b --pretrain a/c --zero_stage 2 --train_batch_size 128 "
       "--micro_train_batch_size 2 --max_epochs 2 --max_samples ";
-  const Said limited = said("a.sh", run + "500000\n");
+  const FileSays limited = said("a.sh", run + "500000\n");
   CHECK(limited.text("train.steps").empty());
   const std::vector<LostKey> lost = settings_of(limited.fields).lost;
   CHECK(std::any_of(lost.begin(), lost.end(), [](const LostKey& one) { return one.key == "max_samples"; }));

@@ -123,12 +123,12 @@ AttentionGradients flash_gradients(const Call& c, const Tensor* t, bool is_causa
 AttentionGradients flash_gradients(const Call& c, const Tensor* t) { return flash_gradients(c, t, true); }
 AttentionGradients cudnn_gradients(const Call& c, const Tensor* t) { return cudnn_gradients(c, t, true); }
 
-void cudnn(const Call& c) {
-  const std::vector<Tensor>& t = views_of(c);
-  const Attended result = cudnn_attended(c, t[0], t[1], t[2], true);
+// t: q, k, v, att, lse
+void put(const Attended& result, const Tensor* t) {
   t[3].copy_(result.att);
   t[4].copy_(result.lse);
 }
+void cudnn(const Call& c, const Tensor* t) { put(cudnn_attended(c, t[0], t[1], t[2], true), t); }
 
 // Keys or values once per query head.
 Tensor repeated(const Tensor& k, const OpContext& x) {
@@ -150,11 +150,7 @@ Attended efficient_attended(const Call& c, const Tensor& q, const Tensor& k, con
   return {std::get<0>(result), std::get<1>(result).narrow(2, 0, queries)};
 }
 }  // namespace
-void efficient(const Call& c, const Tensor* t) {
-  const Attended result = efficient_attended(c, t[0], t[1], t[2], true);
-  t[3].copy_(result.att);
-  t[4].copy_(result.lse);
-}
+void efficient(const Call& c, const Tensor* t) { put(efficient_attended(c, t[0], t[1], t[2], true), t); }
 
 namespace {
 AttentionGradients efficient_gradients(const Call& c, const Tensor* t, bool is_causal) {
@@ -297,7 +293,7 @@ std::string attention_refusal(const std::string& kernel, const Call& call) {
 
 void take_faster(Call& call) {
   if (!has_cudnn_attention(call, call.context->S, call.context->S)) return;
-  if (call.function == attend<flash>) call.function = cudnn;
+  if (call.function == attend<flash>) call.function = attend<cudnn>;
   if (call.function == attend_backward<flash_gradients> && !call.context->deterministic)
     call.function = attend_backward<cudnn_gradients>;
 }

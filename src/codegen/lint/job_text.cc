@@ -77,7 +77,8 @@ void sl_placeholders(const JobScript& in) {
   for (const Directive& one : in.part.script.directives) {
     static constexpr std::array<std::string_view, 5> kAnyText = {"mail-user", "comment", "job-name", "output", "error"};
     if (std::find(kAnyText.begin(), kAnyText.end(), one.name) != kAnyText.end()) continue;  // whatever stands there, the job runs
-    if (one.line_end != line_end || open < one.span.begin) {                                // a line of many options is searched once
+    // A line of many options is searched once.
+    if (one.line_end != line_end || open < one.span.begin) {
       line_end = one.line_end;
       std::string_view line = in.d.cut({one.span.begin, line_end});
       if (const size_t comment = line.find(" #"); comment != std::string_view::npos) line = line.substr(0, comment);

@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
-namespace {
+#include "support/nccl_stand_in.h"
 
-enum : int { kSuccess = 0, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6 };
+using namespace nccl_stand_in;
+
+namespace {
 
 struct Operation {  // one collective, met by all ranks
   int kind = 0, type = 0;
@@ -50,8 +52,6 @@ std::map<int, std::shared_ptr<Group>>& groups = *new std::map<int, std::shared_p
 int num_ids = 0, broken_rank = -1, broken_result = 0;
 thread_local int group_depth = 0, num_group_calls = 0;
 thread_local std::vector<Message> queued;
-
-size_t size_of(int type) { return type == 1 ? 1 : type == 7 ? 4 : type == 8 ? 8 : 0; }
 
 void write_down(const char* op, const Communicator& c, size_t count, int type, int peer, const void* send, void* receive,
                 void* stream) {
@@ -154,25 +154,13 @@ int message(const char* op, const void* send, void* receive, size_t count, int t
 
 }  // namespace
 
-struct ncclUniqueId {
-  char internal[128];
-};
-
 extern "C" {
 
 int ncclGetVersion(int* version) {
-  *version = 22809;
+  *version = kVersion;
   return kSuccess;
 }
-const char* ncclGetErrorString(int result) {
-  switch (result) {
-    case kSuccess: return "no error";
-    case kInvalidArgument: return "invalid argument";
-    case kInvalidUsage: return "invalid usage";
-    case kRemoteError: return "remote process exited or there was a network error";
-    default: return "unknown result code";
-  }
-}
+const char* ncclGetErrorString(int result) { return text_of(result); }
 int ncclGetUniqueId(ncclUniqueId* id) {
   const std::lock_guard<std::mutex> lock(mutex);
   std::memset(id->internal, 0, sizeof(id->internal));

@@ -23,9 +23,12 @@
 #include <utility>
 #include <vector>
 
+#include "support/nccl_stand_in.h"
+
+using namespace nccl_stand_in;
+
 namespace {
 
-enum : int { kSuccess = 0, kUnhandledCudaError = 1, kSystemError = 2, kInvalidArgument = 4, kInvalidUsage = 5 };
 constexpr int64_t kSlots = 4, kSlotBytes = 1 << 20, kCounterBytes = 256;
 constexpr int64_t kPairBytes = kCounterBytes + kSlots * kSlotBytes;
 
@@ -123,8 +126,6 @@ int queue(Message m) {
   return group_depth > 0 ? kSuccess : deliver(std::exchange(queued, {}));
 }
 
-int64_t size_of(int type) { return type == 1 ? 1 : type == 7 ? 4 : type == 8 ? 8 : 0; }
-
 constexpr int kMostRanks = 8;
 struct Addends {
   const void* of[kMostRanks];
@@ -172,25 +173,13 @@ bool write_whole(const std::string& file, const void* data, size_t n) {
 
 }  // namespace
 
-struct ncclUniqueId {
-  char internal[128];
-};
-
 extern "C" {
 
 int ncclGetVersion(int* version) {
-  *version = 22809;
+  *version = kVersion;
   return kSuccess;
 }
-const char* ncclGetErrorString(int result) {
-  switch (result) {
-    case kSuccess: return "no error";
-    case kUnhandledCudaError: return "unhandled cuda error";
-    case kInvalidArgument: return "invalid argument";
-    case kInvalidUsage: return "invalid usage";
-    default: return "unhandled system error";
-  }
-}
+const char* ncclGetErrorString(int result) { return text_of(result); }
 int ncclGetUniqueId(ncclUniqueId* id) {
   std::random_device random;
   std::memset(id->internal, 0, sizeof(id->internal));
