@@ -21,6 +21,9 @@ struct Pair {
 
 const std::string kBatch = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n";
 const std::string kAxolotl = "base_model: m\nsequence_len: 2048\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\n";
+const std::string kMegatron =
+    "torchrun --nproc_per_node=8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+    "--max-position-embeddings 128 --micro-batch-size 1 --tensor-model-parallel-size 1 ";
 const std::string kRun = "srun torchrun --nnodes=2 --nproc_per_node=8 ";
 
 std::string pod(const std::string& volumes) {
@@ -253,6 +256,18 @@ TEST_CASE("lint near misses: adapters, precisions, and what a job's own variable
       {"AX007", "a.yaml", kAxolotl + "bf16: true\nfp16: true\n", kAxolotl + "bf16: auto\nfp16:\n"},
       {"AX004", "a.yaml", kAxolotl + "eval_table: 4\n", kAxolotl + "eval_table:\n"},
       {"DSJ042", "d.yaml", ds + "three}\n", ds + "${stage}}\n"},
+      {"PLAN008", "m.sh", kMegatron + "--fp16 --bf16\n",
+       "if [ $PR = fp16 ]; then\n  pr=\"--fp16\"\nelif [ $PR = bf16 ]; then\n  pr=\"--bf16\"\nelse\n  pr=\"--bf16 --fp8-format "
+       "hybrid\"\nfi\n" +
+           kMegatron + "$pr\n"},
+      {"ENV010", "s.sh", "ADDR=10.0.0.1\nssh b 'torchrun --nnodes=2 --node_rank=1 --master_addr=$ADDR t.py'\n",
+       "ADDR=10.0.0.1\nssh b \"torchrun --nnodes=2 --node_rank=1 --master_addr=$ADDR t.py\"\n"},
+      {"ENV010", "s.sh", "ADDR=10.0.0.1\nssh b 'cd r && python t.py --addr ${ADDR}'\n",
+       "ADDR=10.0.0.1\nssh b 'ADDR=10.0.0.1; python t.py --addr ${ADDR}'\n"},
+      {"ENV010", "s.sh", "ADDR=10.0.0.1\npdsh -w b,c 'deepspeed t.py --addr $ADDR'\n",
+       "ADDR=10.0.0.1\npdsh -w b,c '. r/env.sh && deepspeed t.py --addr $ADDR'\n"},
+      {"ENV010", "s.sh", "ADDR=10.0.0.1\nssh b 'python t.py --addr $ADDR'\n",
+       "export PATH=/opt/bin:$PATH\nssh b 'python t.py --path $PATH --rank $RANK'\n"},
       {"SL033", "j.sbatch", "#!/bin/bash\n#SBATCH --gres=gpu:4\ntorchrun --standalone --nproc_per_node=$SLURM_GPUS t.py\n",
        "#!/bin/bash\n#SBATCH --gpus=4\n#SBATCH --gres=gpu:4\ntorchrun --standalone --nproc_per_node=$SLURM_GPUS t.py\n"},
       {"SL033", "j.sbatch", "#!/bin/bash\n#SBATCH --gres=gpu:4\ntorchrun --standalone --nproc_per_node=${SLURM_GPUS} t.py\n",

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/names.h"
 #include "codegen/job/secrets.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/misspelt.h"
+#include "codegen/shell/words.h"
 
 namespace distsetup::lint {
 namespace {
@@ -220,6 +222,57 @@ void env_ranks(const Document& d, Findings& report) {
   }
 }
 
+// Every machine has its own of these.
+bool is_everywhere(const std::string& name) {
+  static const std::set<std::string, std::less<>> kNames = {"PATH",     "HOME",  "USER",       "PWD",
+                                                            "HOSTNAME", "SHELL", "PYTHONPATH", "LD_LIBRARY_PATH"};
+  return kNames.count(name) > 0;
+}
+
+// The text in single quotes that another machine's shell runs, where it starts a training; nullptr: none.
+const WordPart* text_of_far_side(const ShellCommand& command) {
+  if (command.words.size() < 3 || command.is_dead) return nullptr;
+  const std::string& first = command.words[0].text;
+  const std::string name = first.substr(first.rfind('/') + 1);
+  const std::vector<WordPart>& parts = command.words.back().parts;
+  const bool is_text = parts.size() == 1 && parts[0].quote == ShellQuote::kSingle;
+  if (!is_text || (name != "ssh" && name != "pdsh" && name != "clush")) return nullptr;
+  for (const char* program : {"torchrun", "python", "deepspeed", "accelerate"}) {
+    if (parts[0].text.find(program) != std::string::npos) return &parts[0];
+  }
+  return nullptr;
+}
+
+// ssh NODE '… $MASTER_ADDR …': the far shell puts its own value in, and what this script sets does not go along.
+void env_far_side(const Document& d, Findings& report) {
+  if (d.text.find("SendEnv") != std::string::npos) return;
+  for (const ScriptPart& part : d.parts) {
+    std::set<std::string, std::less<>> ours;
+    for (const ShellCommand& command : part.script.commands) {
+      for (const ShellAssignment& one : command.assignments) {
+        if (command.depth == 0 && !is_everywhere(one.name)) ours.insert(one.name);
+      }
+    }
+    for (const ShellCommand& command : part.script.commands) {
+      const WordPart* inner = text_of_far_side(command);
+      if (inner == nullptr) continue;
+      const std::string& text = inner->text;
+      const bool reads_settings = text.find("source ") != std::string::npos || text.find(". ") != std::string::npos;
+      for (size_t at = text.find('$'); !reads_settings && at != std::string::npos; at = text.find('$', at + 1)) {
+        const size_t begin = at + (text.substr(at, 2) == "${" ? 2 : 1);
+        size_t end = begin;
+        while (end < text.size() && foreign::is_name_char(text[end])) ++end;
+        const std::string name = text.substr(begin, end - begin);
+        if (ours.count(name) == 0 || text.find(name + "=") != std::string::npos) continue;
+        const size_t place = d.text.find(text.substr(at, end - at), inner->span.begin);
+        report.add("ENV010", d, {place, place + end - at},
+                   fmt::format("'${}' is put in by the other machine's shell, which does not know what this script sets", name));
+        break;
+      }
+    }
+  }
+}
+
 // Neither a switch, a number, a path nor a place to fill in.
 bool looks_secret(const std::string& value) {
   constexpr size_t kShortest = 8;
@@ -237,6 +290,7 @@ bool looks_secret(const std::string& value) {
 
 void check_environment(const LintSetup& setup, const Document& d, Findings& report) {
   env_ranks(d, report);
+  env_far_side(d, report);
   const bool has_plugin = reads_plugin_names(d);
   for (const EnvironmentSetting& one : d.environment) {
     env_names(setup, d, one, has_plugin, report);

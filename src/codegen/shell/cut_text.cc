@@ -112,4 +112,12 @@ std::optional<std::string> cut_text(const std::string& value, std::string_view h
   return out;
 }
 
+std::string unquoted_default(std::string_view text, bool is_quoted) {
+  std::string out;
+  for (const char c : text) {
+    if (c != '"' && (is_quoted || c != '\'')) out += c;
+  }
+  return out;
+}
+
 }  // namespace distsetup::foreign

@@ -54,15 +54,6 @@ std::vector<ShellWord> words_of_text(std::string_view text, TextSpan span) {
   return out;
 }
 
-// ${1:-'x'}: quotes of a default count outside of double quotes.
-std::string unquoted_default(std::string_view text, bool is_quoted) {
-  std::string out;
-  for (const char c : text) {
-    if (c != '"' && (is_quoted || c != '\'')) out += c;
-  }
-  return out;
-}
-
 }  // namespace
 
 void ShellExpander::set_text(std::string_view name, std::string text) {
@@ -190,6 +181,10 @@ ExpandedText ShellExpander::expand_command(std::string_view inside) {
 
 ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
   ExpandedText out;
+  const auto sum = [this](std::string_view inside) {
+    const auto number = arithmetic(inside, [this](std::string_view name) { return number_text(name); });
+    return number ? ExpandedText{std::to_string(*number), true, true} : ExpandedText{"", false, false};
+  };
   ++depth_;
   for (size_t i = 0; i < text.size() && out.text.size() <= kMaxValueBytes;) {
     const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';
@@ -212,12 +207,14 @@ ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
       } else if (next == '{') {
         value = expand_braces(inside, is_quoted);
       } else if (inside.size() > 1 && inside[0] == '(' && inside.back() == ')') {
-        const auto number =
-            arithmetic(inside.substr(1, inside.size() - 2), [this](std::string_view name) { return number_text(name); });
-        value = number ? ExpandedText{std::to_string(*number), true, true} : ExpandedText{"", false, false};
+        value = sum(inside.substr(1, inside.size() - 2));
       } else {
         value = expand_command(inside);
       }
+    } else if (c == '$' && next == '[') {  // bash's old arithmetic
+      const size_t close = std::min(text.find(']', i + 2), text.size());
+      end = std::min(close + 1, text.size());
+      value = sum(close == text.size() ? std::string_view() : text.substr(i + 2, close - i - 2));
     } else if (c == '$' && is_name_start(next)) {
       end = name_end(text, i + 1);
       value = value_text(text.substr(i + 1, end - i - 1));

@@ -299,7 +299,7 @@ class LineReader {
       return out;
     }
     const bool is_switch = switches != nullptr && switches->count(out.name) > 0;
-    if (is_switch || at_ + 1 >= words_.size() || is_option(words_[at_ + 1].text)) return out;
+    if (is_switch || at_ + 1 >= words_.size() || is_option(words_[at_ + 1].text) || is_operator(words_[at_ + 1])) return out;
     ++at_;
     out.value = words_[at_].text;
     out.value_span = words_[at_].span;

@@ -1,6 +1,7 @@
 #include "codegen/shell/variables.h"
 
 #include <algorithm>
+#include <set>
 
 namespace distsetup::foreign {
 const ShellValue* ShellVariables::find(std::string_view name) const {
@@ -66,35 +67,51 @@ bool is_option(const ShellWord& word) {
   return word.text.size() > 1 && word.text[0] == '-' && (word.text[1] < '0' || word.text[1] > '9');
 }
 
-// From `at` on: options, each with the words behind it.
-std::vector<Words> options_of(const Words& words, size_t at) {
-  std::vector<Words> out;
-  for (; at < words.size(); ++at) {
-    if (out.empty() || is_option(words[at])) out.emplace_back();
-    out.back().push_back(words[at]);
-  }
-  return out;
-}
-
 bool are_same(const Words& a, const Words& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ShellWord& x, const ShellWord& y) { return x.text == y.text; });
 }
 
-std::string option_name(const ShellWord& word) { return word.text.substr(0, word.text.find('=')); }
+std::string_view option_name(const ShellWord& word) { return std::string_view(word.text).substr(0, word.text.find('=')); }
+
+// An option with the words behind it.
+struct Option {
+  Words::const_iterator begin, end;
+  std::string text;  // all of them, a line each
+
+  std::string_view name() const { return option_name(*begin); }
+};
+
+using Names = std::set<std::string, std::less<>>;
+
+// What a list says from `at` on.
+struct Options {
+  std::vector<Option> all;
+  Names texts, names, maybe;  // maybe: names that not every branch before gave
+
+  Options(const Words& words, size_t at) {
+    for (auto it = words.begin() + static_cast<std::ptrdiff_t>(at); it != words.end(); ++it) {
+      if (all.empty() || is_option(*it)) all.push_back({it, it, ""});
+      all.back().end = it + 1;
+      all.back().text += it->text + '\n';
+    }
+    for (const Option& one : all) {
+      texts.insert(one.text);
+      names.emplace(one.name());
+      if (one.begin->text.ends_with(":+}")) maybe.emplace(one.name());
+    }
+  }
+
+  bool gives(std::string_view name) const { return names.find(name) != names.end() && maybe.find(name) == maybe.end(); }
+};
 
 // Options that have other values there: "--lr=$ARGS", which only the running script knows; and that the others lack:
-// "--lr=${ARGS:+}", which nobody knows to be given.
-void add_unknown(const std::vector<Words>& these, const std::vector<Words>& others, std::string_view name, Words& out) {
-  for (const Words& one : these) {
-    const bool is_shared = std::any_of(others.begin(), others.end(), [&one](const Words& other) { return are_same(one, other); });
-    const std::string option = option_name(one[0]);
-    const bool is_there =
-        std::any_of(out.begin(), out.end(), [&option](const ShellWord& word) { return option_name(word) == option; });
-    if (is_shared || is_there) continue;
-    const bool is_in_both =
-        std::any_of(others.begin(), others.end(), [&option](const Words& other) { return option_name(other[0]) == option; });
-    ShellWord word = one[0];
-    word.text = option + (is_in_both ? "=$" + std::string(name) : "=${" + std::string(name) + ":+}");
+// "--lr=${ARGS:+}", which nobody knows to be given. `there` are the names that `out` has.
+void add_unknown(const Options& these, const Options& others, std::string_view name, Words& out, Names& there) {
+  for (const Option& one : these.all) {
+    if (others.texts.count(one.text) != 0 || !there.emplace(one.name()).second) continue;
+    const bool is_in_both = these.gives(one.name()) && others.gives(one.name());
+    ShellWord word = *one.begin;
+    word.text = std::string(one.name()) + (is_in_both ? "=$" + std::string(name) : "=${" + std::string(name) + ":+}");
     word.parts = {{ShellQuote::kDouble, word.text, word.span}};
     out.push_back(std::move(word));
   }
@@ -102,7 +119,7 @@ void add_unknown(const std::vector<Words>& these, const std::vector<Words>& othe
 
 // What both lists say: the words they begin with alike, and the options that both have.
 Words agreed_words(const Words& a, const Words& b, std::string_view name) {
-  constexpr size_t kMostOptions = 100;  // every one is held against every other
+  constexpr size_t kMostOptions = 100;  // a list that grows from branch to branch is read again at each
   const size_t most = std::min(a.size(), b.size());
   size_t same = 0;
   while (same < most && a[same].text == b[same].text) ++same;
@@ -111,14 +128,15 @@ Words agreed_words(const Words& a, const Words& b, std::string_view name) {
   const bool may_take = same > 0 && is_option(a[same - 1]) && a[same - 1].text.find('=') == std::string::npos;
   if (may_take && (is_value(a) || is_value(b))) --same;
   Words out(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(same));
-  const std::vector<Words> of_a = options_of(a, same), of_b = options_of(b, same);
-  if (is_value(a) || is_value(b) || of_a.size() > kMostOptions || of_b.size() > kMostOptions) return out;
-  for (const Words& one : of_a) {
-    const bool is_shared = std::any_of(of_b.begin(), of_b.end(), [&one](const Words& other) { return are_same(one, other); });
-    if (is_shared) out.insert(out.end(), one.begin(), one.end());
+  const Options of_a(a, same), of_b(b, same);
+  if (is_value(a) || is_value(b) || of_a.all.size() > kMostOptions || of_b.all.size() > kMostOptions) return out;
+  for (const Option& one : of_a.all) {
+    if (of_b.texts.count(one.text) != 0) out.insert(out.end(), one.begin, one.end);
   }
-  add_unknown(of_a, of_b, name, out);
-  add_unknown(of_b, of_a, name, out);
+  Names there;
+  for (const ShellWord& word : out) there.emplace(option_name(word));
+  add_unknown(of_a, of_b, name, out, there);
+  add_unknown(of_b, of_a, name, out, there);
   return out;
 }
 
