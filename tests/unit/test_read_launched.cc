@@ -222,3 +222,40 @@ TEST_CASE("launched: Tunix and LLaMA-Factory's evaluations are told by name") {
   CHECK(said("c.yaml", "model_name_or_path: m/a\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\ncutoff_len: 1024\n")
             .text("train.sequence_length") == "1024");
 }
+
+TEST_CASE("launched: ms-swift's command for Megatron has the names of Megatron and defaults of its own") {
+  const std::string sizes = "--tensor_model_parallel_size 2 --global_batch_size 64 --lr 1e-5 --max_length 4096 --dataset a.jsonl ";
+  const FileSays own = said("a.sh", "NPROC_PER_NODE=8 megatron sft --load qwen3-mcore " + sizes + "--recompute_granularity full\n");
+  CHECK(own.text("strategy.trainer") == "megatron");
+  CHECK(own.text("train.sequence_length") == "4096");
+  CHECK(own.text("mesh.tp") == "2");
+  CHECK(own.text("micro_batch") == "1");
+  CHECK(own.text("recompute.policy") == "full");
+  CHECK(own.text("strategy.sharding") == "zero1");
+  CHECK(said("b.sh", "NPROC_PER_NODE=8 megatron sft --load qwen3-mcore " + sizes + "\n").text("recompute.policy") == "selective");
+  // A script of one's own of that name, which is no command of ms-swift's.
+  CHECK(said("c.sh", "python megatron.py " + sizes + "\n").text("strategy.trainer").empty());
+}
+
+TEST_CASE("launched: FSDP by the Trainer's own switch, beside names that TRL has not") {
+  const std::string run =
+      "torchrun --nproc_per_node=8 finetune.py --model_max_length 2048 --num_train_epochs 3 --per_device_train_batch_size 1 --bf16 "
+      "True ";
+  CHECK(said("a.sh", run + "--fsdp \"full_shard auto_wrap\"\n").text("strategy.sharding") == "zero3");
+  CHECK(said("b.sh", run + "--fsdp \"shard_grad_op auto_wrap\"\n").text("strategy.sharding") == "zero2");
+  CHECK(said("c.sh", run + "\n").text("strategy.sharding").empty());
+}
+
+TEST_CASE("launched: Megatron-DeepSpeed is DeepSpeed's, with a name of its own for expert parallelism") {
+  const std::string run =
+      "pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 8 --num-experts 16 --tensor-model-parallel-size 1 "
+      "--micro-batch-size 1 --lr 1e-4 --train-iters 10 --seq-length 128 --max-position-embeddings 128 ";
+  const std::string engine = "--deepspeed --deepspeed_config made_by_sed.json";
+  const FileSays forked = said("a.sh", "deepspeed " + run + engine + " --moe-expert-parallel-size 8\n");
+  CHECK(forked.text("mesh.ep") == "8");
+  CHECK(forked.text("model.experts_per_token") == "1");
+  CHECK(forked.text("strategy.trainer") == "megatron");  // the nearest plan that has experts in parallel
+  CHECK(said("c.sh", "deepspeed " + run + engine + "\n").text("strategy.trainer") == "deepspeed");
+  const FileSays plain = said("b.sh", "torchrun --nproc_per_node=8 " + run + "\n");
+  CHECK(plain.text("strategy.trainer") == "megatron");
+}

@@ -236,8 +236,11 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
   const std::vector<std::string> tables = tables_of(templates, {"arguments", "json", "yaml"});
   const FileSource source{nullptr, found, nullptr};
   // A tool's own command line takes its own names, however few of them there are.
-  static const std::map<std::string, std::string, std::less<>> kOfTools = {
-      {"llamafactory-cli", "llamafactory/keys.yaml"}, {"swift", "ms-swift/keys.yaml"}, {"axolotl", "axolotl/keys.yaml"}};
+  static const std::map<std::string, std::string, std::less<>> kOfTools = {{"llamafactory-cli", "llamafactory/keys.yaml"},
+                                                                           {"swift", "ms-swift/keys.yaml"},
+                                                                           {"axolotl", "axolotl/keys.yaml"},
+                                                                           {"axolotl.cli.train", "axolotl/keys.yaml"},
+                                                                           {"megatron", "ms-swift-megatron/keys.yaml"}};
   if (const auto own = kOfTools.find(program.substr(program.rfind('/') + 1)); own != kOfTools.end())
     return reading_by(templates, own->second, source, file);
   // torchtitan takes its whole configuration by flags since 0.3, by --module and --config; before, the flag of a TOML file.
