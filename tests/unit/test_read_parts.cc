@@ -160,3 +160,20 @@ TEST_CASE("parts: data sets with their percentages become one list of sources") 
         R"([{"path":"o/s"},{"path":"o/t"}])");
   CHECK(mixture_of("    data:\n      data_path: rows.jsonl\n      " + sets) == "rows.jsonl");
 }
+
+TEST_CASE("parts: DeepSpeed's configuration as a section of a tool's own file, where there is one of them") {
+  const std::string section =
+      R"({"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}})";
+  const Result<std::vector<Reading>> one =
+      read_config(embedded_templates(), R"({"model": {"name": "x"}, "data": "d", "ds_config": )" + section + "}", "a.json");
+  REQUIRE(one.ok());
+  REQUIRE(one->size() == 1);
+  CHECK((*one)[0].fields.count("strategy.sharding") + (*one)[0].fields.count("derived.zero_stage") > 0);
+  const auto is_told = [&one](std::string_view key) {
+    return std::any_of((*one)[0].lost.begin(), (*one)[0].lost.end(), [key](const LostKey& lost) { return lost.key == key; });
+  };
+  CHECK(is_told("model"));
+  CHECK(is_told("data"));
+  CHECK_FALSE(read_config(embedded_templates(), R"({"actor": )" + section + R"(, "critic": )" + section + "}", "b.json").ok());
+  CHECK_FALSE(read_config(embedded_templates(), R"({"model": "x", "mine": {"zero_optimization": true, "a": 1, "b": 2, "c": 3}})", "c.json").ok());
+}

@@ -5,6 +5,7 @@
 
 #include "codegen/read/read.h"
 #include "codegen/read/settings.h"
+#include "support/file_says.h"
 
 using namespace distsetup;
 
@@ -90,7 +91,8 @@ TEST_CASE("what acts: a tool's default is none of a file that a module of one's 
   const ReadFields swift =
       fields_of("s.sh", "megatron sft --model a/b --dataset d --tensor_model_parallel_size 2 --micro_batch_size 1\n");
   CHECK(text_in(swift, "mesh.tp") == "2");
-  for (const char* field : {"precision.compute", "model.gated_mlp", "strategy.sharding"}) CHECK(text_in(swift, field).empty());
+  for (const char* field : {"precision.compute", "model.gated_mlp"}) CHECK(text_in(swift, field).empty());
+  CHECK(text_in(swift, "strategy.sharding") == "zero1");  // its own default
   const ReadFields own =
       fields_of("m.sh", "torchrun pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 2 --micro-batch-size 1\n");
   CHECK(text_in(own, "precision.compute") == "fp32");
@@ -260,4 +262,85 @@ TEST_CASE("what acts: of several containers the one with GPUs, of several steps 
   CHECK(text_in(fields_of("j.sbatch", job + part), "hardware.nodes") == "1");
   const std::string head = "srun --nodes=1 -w $H ./head.sh python a.py &\n", rest = "srun --nodes=3 ./worker.sh python b.py\n";
   CHECK(text_in(fields_of("j.sbatch", job + head + rest), "hardware.nodes") == "4");
+}
+
+TEST_CASE("what acts: DeepSpeed's own scheduler is over the Trainer's word, and two of one tool still contradict") {
+  const std::string schedule =
+      R"("scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto", "total_num_steps": "auto"}})";
+  const std::string zero = R"({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3})";
+  const auto both = [](const std::string& json) {
+    std::vector<Reading> readings;
+    for (const auto& [name, text] :
+         {std::pair<std::string, std::string>("a.sh",
+                                              "torchrun --nproc_per_node=8 finetune.py --deepspeed z.json --num_train_epochs 1 "
+                                              "--per_device_train_batch_size 1 --lr_scheduler_type cosine\n"),
+          std::pair<std::string, std::string>("z.json", json)}) {
+      Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+      REQUIRE(read.ok());
+      for (Reading& one : *read) readings.push_back(std::move(one));
+    }
+    return merged(std::move(readings));
+  };
+  CHECK(both(zero + ", " + schedule + "}").text("train.lr_schedule") == "linear");
+  CHECK(both(zero + "}").text("train.lr_schedule") == "cosine");
+}
+
+TEST_CASE("what acts: layers are recomputed where one of two switches is on") {
+  const std::string launch =
+      "accelerate launch --config_file f.yaml finetune.py --num_train_epochs 1 --per_device_train_batch_size 1 ";
+  const auto policy = [&launch](const std::string& ours, const std::string& fsdps) {
+    std::vector<Reading> readings;
+    const std::string file =
+        "distributed_type: FSDP\nnum_machines: 1\nnum_processes: 8\nmixed_precision: bf16\nfsdp_config:\n  fsdp_version: 2\n"
+        "  fsdp_reshard_after_forward: true\n  fsdp_activation_checkpointing: " +
+        fsdps + "\n";
+    for (const auto& [name, text] : {std::pair<std::string, std::string>("a.sh", launch + "--gradient_checkpointing " + ours + "\n"),
+                                     std::pair<std::string, std::string>("f.yaml", file)}) {
+      Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+      REQUIRE(read.ok());
+      for (Reading& one : *read) readings.push_back(std::move(one));
+    }
+    return merged(std::move(readings)).text("recompute.policy");
+  };
+  CHECK(policy("False", "true") == "full");
+  CHECK(policy("True", "false") == "full");
+  CHECK(policy("False", "false") == "none");
+}
+
+TEST_CASE("what acts: torchtitan shortens a warm-up to the steps there are") {
+  const auto warmup = [](const std::string& steps) {
+    const std::string file = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\nsteps = " + steps +
+                             "\n[lr_scheduler]\nwarmup_steps = 200\n[parallelism]\ndata_parallel_shard_degree = -1\n";
+    Result<std::vector<Reading>> read = read_config(embedded_templates(), file, "a.toml");
+    REQUIRE(read.ok());
+    return merged(std::move(*read)).text("train.warmup_steps");
+  };
+  CHECK(warmup("10") == "10");
+  CHECK(warmup("1000") == "200");
+}
+
+TEST_CASE("what acts: a key that is filled in before the file is used may be empty, and says nothing of what follows from it") {
+  const std::string file =
+      "base_model: a/b\nsequence_len: 512\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\nfsdp_config: ";
+  CHECK(text_in(fields_of("a.yaml", file + "${FSDP_CONFIG}\nfsdp: ${FSDP}\n"), "strategy.trainer").empty());
+  CHECK(text_in(fields_of("a.yaml", file + "null\ngradient_checkpointing: ${RECOMPUTE}\n"), "recompute.policy").empty());
+  CHECK(text_in(fields_of("a.yaml", file + "null\ngradient_checkpointing: true\n"), "recompute.policy") == "full");
+  CHECK(text_in(fields_of("a.yaml", file + "{fsdp_version: 2, fsdp_reshard_after_forward: true}\n"), "strategy.trainer") == "fsdp1");
+}
+
+TEST_CASE("what acts: the Trainer's own switch recomputes under FSDP, too") {
+  const std::string file =
+      "output_dir: o\nper_device_train_batch_size: 1\nnum_train_epochs: 1\nfsdp: full_shard auto_wrap\nfsdp_config: {version: 2, "
+      "reshard_after_forward: true}\ngradient_checkpointing: ";
+  CHECK(text_in(fields_of("a.yaml", file + "true\n"), "recompute.policy") == "full");
+  CHECK(text_in(fields_of("a.yaml", file + "false\n"), "recompute.policy") == "none");
+}
+
+TEST_CASE("what acts: a model and an optimizer in TOML are anybody's, and a pipeline of diffusion models has its own name") {
+  CHECK_FALSE(
+      read_config(embedded_templates(), "[model]\nname = \"x\"\n[optimizer]\nlr = 0.1\n[data]\npath = \"d\"\n", "a.toml").ok());
+  CHECK_FALSE(
+      read_config(embedded_templates(), "pipeline_stages = 1\n[model]\ntype = \"wan\"\ndtype = \"bfloat16\"\n", "b.toml").ok());
+  CHECK(
+      read_config(embedded_templates(), "[model]\nname = \"llama3\"\n[optimizer]\nlr = 0.1\n[training]\nsteps = 10\n", "c.toml").ok());
 }

@@ -183,3 +183,90 @@ TEST_CASE("wrapped: torchtitan by its flags, and not by the flag of a file") {
   CHECK(said("a.sh", flags + "--activation_checkpoint.mode none\n").text("recompute.policy") == "none");
   CHECK(said("b.sh", run + "--job.config_file llama3_8b.toml\n").text("strategy.trainer").empty());
 }
+
+TEST_CASE("wrapped: the file that a tool's own command is given, in a container too, and no other program's") {
+  const auto names_file = [](const std::string& line) {
+    const FileSays one = said("a.sh", line + "\n");
+    return std::any_of(one.readings.begin(), one.readings.end(), [](const Reading& reading) {
+      return std::any_of(reading.lost.begin(), reading.lost.end(),
+                         [](const LostKey& lost) { return lost.is_file && lost.text == "sft.yaml"; });
+    });
+  };
+  CHECK(names_file("llamafactory-cli train sft.yaml"));
+  CHECK(names_file("docker run --gpus all hiyouga/llamafactory llamafactory-cli train sft.yaml learning_rate=1e-5"));
+  CHECK(names_file("docker run --gpus all hiyouga/llamafactory bash -c \"cd /app && llamafactory-cli train sft.yaml\""));
+  CHECK(names_file("accelerate launch -m axolotl.cli.train sft.yaml"));
+  CHECK_FALSE(names_file("docker run --gpus all hiyouga/llamafactory llamafactory-cli chat sft.yml"));
+  CHECK_FALSE(names_file("python prepare.py sft.yaml"));
+}
+
+TEST_CASE("wrapped: accelerators that sites count under names of their own, and resources that are none") {
+  const auto gpus = [](const std::string& request) {
+    return setting(
+        said("j.sbatch", "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=" + request + "\nsrun python train.py --lr 1e-4\n"),
+        "hardware.gpus_per_node");
+  };
+  CHECK(gpus("dcu:4") == "4");
+  CHECK(gpus("npu:910b:8") == "8");
+  CHECK(gpus("gpu:4") == "4");
+  CHECK(gpus("tmpfs:4").empty());
+  CHECK(gpus("dcuserver:4").empty());
+  CHECK(setting(said("a.sh", "srun --gres=dcu:4 -N 2 python train.py --lr 1e-4\n"), "hardware.gpus_per_node") == "4");
+}
+
+TEST_CASE("wrapped: DeepSpeed-Chat's --offload moves what its stage can move, another script's may be anything") {
+  const std::string run = "deepspeed main.py --deepspeed --per_device_train_batch_size 4 --offload --learning_rate 1e-5 --zero_stage ";
+  const std::string chat = " --data_split 2,4,4 --num_padding_at_beginning 1 --num_warmup_steps 0 --lora_dim 0\n";
+  const FileSays third = said("a.sh", run + "3" + chat), second = said("b.sh", run + "2" + chat);
+  CHECK(third.text("offload.optimizer") == "host");
+  CHECK(third.text("offload.parameters") == "host");
+  CHECK(second.text("offload.optimizer") == "host");
+  CHECK(second.text("offload.parameters") == "none");
+  CHECK(said("c.sh", run + "3 --num_warmup_steps 0 --my_split 2 --my_loss 1\n").text("offload.optimizer").empty());
+}
+
+TEST_CASE("wrapped: bash's old arithmetic in brackets") {
+  const std::string run = "deepspeed train.py --deepspeed z.json --per_device_train_batch_size 2 --gradient_accumulation_steps ";
+  CHECK(said("a.sh", "GLOBAL=128\nSTEPS=$[$GLOBAL/(2*8)]\n" + run + "$STEPS\n").text("gradient_accumulation") == "8");
+  CHECK(said("b.sh", "STEPS=$[$GLOBAL/(2*8)]\n" + run + "$STEPS\n").text("gradient_accumulation").empty());
+}
+
+TEST_CASE("wrapped: a redirection behind a switch in a text that eval runs is none of its values") {
+  const auto recompute = [](const std::string& end) {
+    return said(
+        "a.sh",
+        "CMD=\"torchrun --nproc_per_node=8 train.py --per_device_train_batch_size 1 --num_train_epochs 1 --gradient_checkpointing " +
+            end + "\"\neval $CMD\n");
+  };
+  CHECK(recompute("&> run.log").text("recompute.policy") == "full");
+  CHECK(recompute("False &> run.log").text("recompute.policy") == "none");
+}
+
+TEST_CASE("wrapped: what a SkyPilot task sets for its commands, unless it is left to who starts it") {
+  const auto length = [](const std::string& value) {
+    return said("a.yaml", "resources:\n  accelerators: A100:4\nenvs:\n  SEQ_LEN: " + value +
+                              "\nrun: |\n  torchrun --nproc_per_node=4 train.py --num_train_epochs 1 --per_device_train_batch_size 1 "
+                              "--learning_rate 1e-5 --model_max_length ${SEQ_LEN}\n")
+        .text("train.sequence_length");
+  };
+  CHECK(length("2048") == "2048");
+  CHECK(length("").empty());
+  CHECK(length("null").empty());
+}
+
+TEST_CASE("wrapped: Trainium's own variables, and those of another tool") {
+  const std::string run = "torchrun --nproc_per_node=32 train.py --learning_rate 1e-4\n";
+  CHECK_FALSE(read_config(embedded_templates(), "export NEURON_CC_FLAGS=\"--model-type=transformer\"\n" + run, "a.sh").ok());
+  CHECK_FALSE(read_config(embedded_templates(), "export NEURON_RT_NUM_CORES=32\n" + run, "b.sh").ok());
+  CHECK(said("c.sh", "export NEURON_COUNT=32\n" + run).text("hardware.gpus_per_node") == "32");
+}
+
+TEST_CASE("wrapped: deepspeed.add_config_arguments is DeepSpeed's, whoever starts the script") {
+  const FileSays own = said("a.sh", "srun python mnist.py --epochs 10 --deepspeed --deepspeed_config ds.json\n");
+  CHECK(own.text("strategy.trainer") == "deepspeed");
+  const bool names_file = std::any_of(own.readings.begin(), own.readings.end(), [](const Reading& one) {
+    return std::any_of(one.lost.begin(), one.lost.end(), [](const LostKey& lost) { return lost.is_file && lost.text == "ds.json"; });
+  });
+  CHECK(names_file);
+  CHECK(said("b.sh", "srun python mnist.py --epochs 10 --deepspeed_config ds.json\n").text("strategy.trainer").empty());
+}

@@ -28,11 +28,21 @@ FoundKey* find(std::vector<FoundKey>& keys, std::initializer_list<std::string_vi
 
 }  // namespace
 
+// Accelerators that sites count under names of their own; which kind of GPU a plan has for them is the user's to say.
+std::string as_gpus(const std::string& gres) {
+  for (const std::string_view name : {"dcu", "npu", "mlu"}) {
+    if (!gres.starts_with(name) || (gres.size() > name.size() && gres[name.size()] != ':')) continue;
+    return gres.size() == name.size() ? "gpu" : "gpu:" + gres.substr(gres.rfind(':') + 1);
+  }
+  return gres;
+}
+
 // Where no #SBATCH line says them: GPUs by --gres.
 void count_gpus_of_step(std::vector<FoundKey>& keys) {
   FoundKey* gres = find(keys, {"gres"});
-  if (gres == nullptr || gres->text.rfind("gpu:", 0) != 0 || find(keys, {"gpus_per_node"}) != nullptr) return;
-  const std::string count = gres->text.substr(gres->text.rfind(':') + 1);
+  const std::string gpus = gres == nullptr ? "" : as_gpus(gres->text);
+  if (!gpus.starts_with("gpu:") || find(keys, {"gpus_per_node"}) != nullptr) return;
+  const std::string count = gpus.substr(gpus.rfind(':') + 1);
   if (!foreign::number(count)) return;
   gres->key = "gpus_per_node";
   gres->text = count;

@@ -1,6 +1,7 @@
 // Nodes and GPUs as the options of a launcher say them, under the names that its table has for them. Internal to the reader of
 // scripts.
 #pragma once
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,7 +11,9 @@
 namespace distsetup {
 
 void count_launchers(const foreign::LaunchLine& line, std::vector<FoundKey>& keys);  // of mpiexec
-void count_gpus_of_step(std::vector<FoundKey>& keys);                                // of srun
+// "dcu:4" -> "gpu:4"; any other request as it is.
+std::string as_gpus(const std::string& gres);
+void count_gpus_of_step(std::vector<FoundKey>& keys);  // of srun
 void count_nodes_of_step(std::vector<FoundKey>& keys);
 void count_included(std::vector<FoundKey>& keys);  // of deepspeed
 // Of jsrun, whose -n counts resource sets. `nodes`: of the job; 0: nobody says.

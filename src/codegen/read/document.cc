@@ -130,6 +130,30 @@ TextForm form_of_kind(const FileKind& kind, std::string_view text) {
   return TextForm::kLines;
 }
 
+// DeepSpeed's configuration as one section of a tool's own file ("ds_config": {...}): that section is the document then.
+Result<const FileKind*> kind_of_section(const TemplateSet& templates, const FileKinds& kinds, Document& d) {
+  if (!d.is_structured() || has_error(d.broken) || d.roots.size() != 1 || d.root.kind != Value::Kind::kMap) return nullptr;
+  const auto is_its = [](const auto& entry) {
+    return entry.second.kind == Value::Kind::kMap && entry.second.find("zero_optimization") != nullptr;
+  };
+  const auto& entries = d.root.entries;
+  const auto section = std::find_if(entries.begin(), entries.end(), is_its);
+  if (section == entries.end() || std::count_if(entries.begin(), entries.end(), is_its) != 1) return nullptr;
+  const Value whole = d.root;
+  d.root = Value(section->second);
+  d.roots = {d.root};
+  const Result<const FileKind*> kind = recognise(templates, kinds, d);
+  if (!kind.ok()) return kind;
+  const bool is_read = *kind != nullptr && (*kind)->name == file_kind::kDeepspeed;
+  for (size_t i = 0; is_read && i < whole.entries.size(); ++i) {
+    if (!is_its(whole.entries[i])) d.beside.emplace_back(whole.entries[i].first, whole.key_locations[i]);
+  }
+  if (is_read) return kind;
+  d.root = whole;
+  d.roots = {whole};
+  return nullptr;
+}
+
 }  // namespace
 
 size_t Document::offset(const Location& at) const { return source().offset(at); }
@@ -154,7 +178,8 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   d->text = text;
   d->form = form_of(**kinds, path, text);
   parse(*d);
-  const Result<const FileKind*> kind = recognise(templates, **kinds, *d);
+  Result<const FileKind*> kind = recognise(templates, **kinds, *d);
+  if (kind.ok() && *kind == nullptr) kind = kind_of_section(templates, **kinds, *d);
   if (!kind.ok()) return kind.diagnostics;
   if (*kind != nullptr) d->kind = {*kinds, *kind};
   find_embedded_scripts(*d);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/tree_builder.h"
@@ -39,6 +40,8 @@ struct Document {
   bool is_whole = false;                 // every document has a tree, whatever is said of it
   std::vector<ScriptPart> parts;         // the script, or the commands inside a manifest
   std::vector<EnvironmentSetting> environment;
+  // Keys of another tool around the one section that is read.
+  std::vector<std::pair<std::string, Location>> beside;
 
   bool is(std::string_view kind_name) const { return kind != nullptr && kind->name == kind_name; }
   // Also of a kind within that one: a TRL file is a file of TrainingArguments.

@@ -49,6 +49,14 @@ std::vector<OuterVariable> variables_of(const Document& d, const TreeNode& env) 
   return out;
 }
 
+// envs: {N: 2} of a task; what is left empty is given when it is started.
+void add_entries(const Document& d, const Value& map, std::vector<OuterVariable>& out) {
+  for (const auto& [name, value] : map.entries) {
+    const bool is_text = value.kind == Value::Kind::kScalar && !value.text.empty() && value.text != "null" && value.text != "~";
+    if (is_text && value.text.find_first_of("${<") == std::string::npos) out.push_back({name, value.text, value_span(d, value)});
+  }
+}
+
 // "--nnodes=$(N)": Kubernetes puts the container's variables in.
 std::string with_variables(std::string text, const std::vector<OuterVariable>& variables) {
   for (const OuterVariable& one : variables) {
@@ -193,9 +201,16 @@ void find_embedded_scripts(Document& d) {
     for (const Value& root : d.roots) find_scripts(d, root);
   }
   if (d.kind != nullptr) {
+    std::vector<OuterVariable> variables;
+    for (const std::string& key : d.kind->environment) {
+      if (const TreeNode map = node(d.root, key)) add_entries(d, *map.value, variables);
+    }
     for (const std::string& key : d.kind->scripts) {
-      const TreeNode script = node(d.root, key);
-      if (script && script.value->kind == Value::Kind::kScalar) add_script(d, parse_shell(d.text, script_range(d, *script.value)));
+      const TreeNode value = node(d.root, key);
+      if (!value || value.value->kind != Value::Kind::kScalar) continue;
+      ShellScript script = parse_shell(d.text, script_range(d, *value.value));
+      script.outer = variables;
+      add_script(d, std::move(script));
     }
     for (const std::string& key : d.kind->environment) {
       if (const TreeNode variables = node(d.root, key)) add_environment(d, *variables.value);

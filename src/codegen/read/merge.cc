@@ -44,6 +44,27 @@ void drop_unread_precision(const std::vector<Reading>& readings, ReadFields& mer
   if (is_unread && it != merged.end() && it->second.is_assumed) merged.erase(it);
 }
 
+// The Trainer builds no scheduler where DeepSpeed's file has one: its own word has no effect (transformers/integrations/deepspeed.py,
+// deepspeed_optim_sched).
+bool is_scheduler_of_file(const ReadField& one, const ReadField& other) {
+  return one.key.starts_with("scheduler.") && other.key.starts_with("lr_scheduler_");
+}
+
+// Two switches for recomputation (FSDP's own and the Trainer's, which has to be off beside it): layers are recomputed where one is on.
+bool is_switched_on_by(const std::string& name, const ReadField& one, const ReadField& other) {
+  const bool are_two = one.key.ends_with("activation_checkpointing") != other.key.ends_with("activation_checkpointing");
+  return name == "recompute.policy" && are_two && field_text(other.value) == "none";
+}
+
+// torchtitan shortens a warm-up to the steps there are (torchtitan/components/lr_scheduler.py, build_lr_schedulers).
+void shorten_warmup(const Reading& reading, ReadFields& fields) {
+  const auto steps = fields.find("train.steps"), warmup = fields.find("train.warmup_steps");
+  const bool has_both =
+      steps != fields.end() && warmup != fields.end() && steps->second.value.is_number() && warmup->second.value.is_number();
+  if (!has_both || !reading.table.starts_with("torchtitan")) return;
+  if (warmup->second.value.get<double>() > steps->second.value.get<double>()) warmup->second.value = steps->second.value;
+}
+
 bool chooses_parts(const Reading& reading) {
   const ReadChoices& chosen = reading.chosen;
   return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
@@ -61,6 +82,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       if (const auto first = fields.find(name); first != fields.end())
         diagnostics.push_back(contradiction(name, first->second, field));
     }
+    shorten_warmup(reading, fields);
     settle_derived(fields);
     for (auto& [name, field] : fields) {
       const auto [it, is_new] = merged.try_emplace(name, field);
@@ -88,6 +110,9 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         if (!is_weak(field) || it->second.is_assumed) it->second = field;
         continue;
       }
+      const bool is_over = is_scheduler_of_file(field, it->second) || is_switched_on_by(name, field, it->second);
+      if (is_over) it->second = field;
+      if (is_over || is_scheduler_of_file(it->second, field) || is_switched_on_by(name, it->second, field)) continue;
       diagnostics.push_back(contradiction(name, it->second, field));
     }
   }

@@ -35,7 +35,8 @@ class PartTaker {
       if (!part.where.first.empty()) lists.push_back(part.section);
     }
     for (FoundKey& one : found_in(root, lists)) {
-      if (is_unfilled(one.text)) one.unknown = "it is filled in before the file is used";
+      one.is_maybe = is_unfilled(one.text);  // with nothing, perhaps
+      if (one.is_maybe) one.unknown = "it is filled in before the file is used";
       keys_.push_back({std::move(one), kFile});
     }
   }

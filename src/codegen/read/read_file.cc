@@ -252,6 +252,8 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
                                           : read_tree(templates, document, path, choices);
   if (read.ok() && read->empty() && document.is(file_kind::kTrainerFsdp) && document.is_structured())
     read = read_fsdp_config(templates, document, choices);
+  for (const auto& [key, at] : read.ok() && !read->empty() ? document.beside : std::vector<std::pair<std::string, Location>>())
+    (*read)[0].lost.push_back({key, "another tool's", "it stands beside the section that is DeepSpeed's, and is not read", at});
   if (read.ok() && document.is_script()) add_written_jobs(templates, document, choices, read);
   if (read.ok() && read->empty()) {
     const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;

@@ -62,6 +62,10 @@ bool is_placeholder(std::string_view value) {
   return is_marked && value.substr(1, value.size() - 2).find_first_of("{}<>,:\"'") == std::string_view::npos;
 }
 
+bool is_settings_file(std::string_view path) {
+  return path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".json") || path.ends_with(".toml");
+}
+
 // A server of a model beside the training (rollouts of GRPO): its sizes are none of the run's.
 bool is_server(const foreign::ShellCommand& command) {
   static const std::set<std::string, std::less<>> kServers = {"vllm-serve", "sglang.launch_server",
@@ -96,7 +100,8 @@ class ScriptReader {
     for (const foreign::Directive& one : script.directives) {
       if (one.is_late || last[{one.name, one.is_of_more}] != &one || (one.name == "nodes" && is_narrowed)) continue;
       keys.push_back(found(one.name, one.value, !one.value.empty(), one.span));
-      if (one.name == "gres" && !one.value.starts_with("gpu") && one.value.find_first_of("$`") == std::string::npos)
+      if (one.name == "gres") keys.back().text = as_gpus(one.value);
+      if (one.name == "gres" && !keys.back().text.starts_with("gpu") && one.value.find_first_of("$`") == std::string::npos)
         keys.back().unknown = "it asks for no GPU";
       const bool is_of_node = one.name == "gres" || one.name == "gpus-per-node";
       if (is_of_node && gpus_of_step > 0) keys.pop_back();  // what the step takes of them counts
@@ -185,10 +190,8 @@ class ScriptReader {
 
   // "train.py settings.yaml --lr 1e-5"
   static bool names_settings(const LaunchStage& stage) {
-    return std::any_of(stage.positionals.begin(), stage.positionals.end(), [](const foreign::ShellWord& word) {
-      return word.text.ends_with(".yaml") || word.text.ends_with(".yml") || word.text.ends_with(".json") ||
-             word.text.ends_with(".toml");
-    });
+    return std::any_of(stage.positionals.begin(), stage.positionals.end(),
+                       [](const foreign::ShellWord& word) { return is_settings_file(word.text); });
   }
 
   void add(Result<Reading> reading) {
@@ -238,13 +241,33 @@ class ScriptReader {
   void engine(const std::vector<FoundKey>& keys, Reading& script) {
     std::vector<FoundKey> own;
     for (const FoundKey& one : keys) {
-      if ((one.key == "deepspeed" && one.stands_alone) || (one.key == "zero_stage" && one.unknown.empty())) own.push_back(one);
+      const bool is_stage = one.key == "zero_stage" && one.unknown.empty(), is_switch = one.key == "deepspeed" || one.key == "offload";
+      if (is_stage || (is_switch && one.stands_alone)) own.push_back(one);
     }
     if (std::none_of(own.begin(), own.end(), [](const FoundKey& one) { return one.key == "deepspeed"; })) return;
+    // DeepSpeed-Chat's --offload moves what its stage can move (dschat/utils/ds_utils.py, get_train_ds_config); another's may be
+    // anything.
+    const bool is_chat = std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) {
+      return one.key == "data_split" || one.key == "num_padding_at_beginning" || one.key == "only_optimize_lora";
+    });
+    if (!is_chat) std::erase_if(own, [](const FoundKey& one) { return one.key == "offload"; });
+    for (LostKey& lost : script.lost)
+      lost.is_file = lost.is_file || (lost.key == "deepspeed_config" && lost.text.find('$') == std::string::npos);
     std::erase_if(script.lost, [&own](const LostKey& lost) {
       return std::any_of(own.begin(), own.end(), [&lost](const FoundKey& one) { return one.key == lost.key; });
     });
     keys_of("launchers/deepspeed.yaml", std::move(own));
+  }
+
+  // llamafactory-cli train sft.yaml, accelerate launch -m axolotl.cli.train sft.yaml
+  void add_file_of_tool(const LaunchStage& stage, std::vector<FoundKey>& keys) const {
+    const std::string name = stage.name.substr(stage.name.rfind('/') + 1);
+    if (name != "llamafactory-cli" && name != "axolotl" && name != "axolotl.cli.train") return;
+    for (const foreign::ShellWord& word : stage.positionals) {
+      if (word.text.find('=') != std::string::npos || !is_settings_file(word.text)) continue;
+      keys.push_back(found("config", word.text, true, word.span));
+      return;
+    }
   }
 
   void read_stage(const LaunchStage& stage, const LaunchLine& line, bool is_under_ray) {
@@ -268,6 +291,7 @@ class ScriptReader {
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
+    if (stage.program == LaunchProgram::kScript) add_file_of_tool(stage, keys);
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
     name_backend(stage, line, keys);
@@ -278,7 +302,8 @@ class ScriptReader {
       std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
     if (best.ok() && is_read) add_program(stage, *best);
     if (best.ok() && is_read) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), *best));
-    if (best.ok() && best->table.empty() && line.find(LaunchProgram::kDeepspeed) != nullptr) engine(keys, *best);
+    const bool is_deepspeeds = line.find(LaunchProgram::kDeepspeed) != nullptr || stage.has("deepspeed_config");
+    if (best.ok() && best->table.empty() && is_deepspeeds) engine(keys, *best);
     add(is_read ? std::move(best) : unread(keys, file_, stage.name));
   }
 
@@ -299,17 +324,18 @@ class ScriptReader {
 
 namespace {
 
-// torch_xla runs on what PJRT_DEVICE says: its cores are no GPUs.
+// torch_xla runs on what PJRT_DEVICE says, and variables of Neuron's are Trainium's: their cores are no GPUs.
 Diagnostics other_devices(const foreign::Document& document) {
   const foreign::EnvironmentSetting* found = nullptr;
   for (const foreign::EnvironmentSetting& one : document.environment) {
+    if (found == nullptr && (one.name == "NEURON_CC_FLAGS" || one.name.starts_with("NEURON_RT_"))) found = &one;
     if (one.name != "PJRT_DEVICE") continue;
     if (one.value != "NEURON" && one.value != "TPU") return {};
     found = &one;
   }
   if (found == nullptr) return {};
   return {error(code::kConflict, document.place(found->span.begin),
-                fmt::format("'PJRT_DEVICE={}' is of {}, expected GPUs: no plan has them", found->value,
+                fmt::format("'{}={}' is of {}, expected GPUs: no plan has them", found->name, found->value,
                             found->value == "TPU" ? "TPUs" : "Trainium"))};
 }
 
