@@ -260,6 +260,8 @@ TEST_CASE("lint near misses: adapters, precisions, and what a job's own variable
        "if [ $PR = fp16 ]; then\n  pr=\"--fp16\"\nelif [ $PR = bf16 ]; then\n  pr=\"--bf16\"\nelse\n  pr=\"--bf16 --fp8-format "
        "hybrid\"\nfi\n" +
            kMegatron + "$pr\n"},
+      {"TR011", "l.sh", "torchrun --nproc_per_node=8 --use_env train.py --lr 1e-4\n",
+       "python -m torch.distributed.launch --nproc_per_node=8 --use_env train.py --lr 1e-4\n"},
       {"ENV010", "s.sh", "ADDR=10.0.0.1\nssh b 'torchrun --nnodes=2 --node_rank=1 --master_addr=$ADDR t.py'\n",
        "ADDR=10.0.0.1\nssh b \"torchrun --nnodes=2 --node_rank=1 --master_addr=$ADDR t.py\"\n"},
       {"ENV010", "s.sh", "ADDR=10.0.0.1\nssh b 'cd r && python t.py --addr ${ADDR}'\n",
@@ -294,4 +296,17 @@ TEST_CASE("lint near misses: adapters, precisions, and what a job's own variable
   };
   CHECK(severity("#!/bin/bash\n#SBATCH --nodes=2\n# SBATCH --mem=1G\nhostname\n") == Severity::kNote);
   CHECK(severity("#!/bin/bash\n#SBATCH --nodes=2\n#SBTACH --mem=1G\nhostname\n") == Severity::kWarning);
+}
+
+TEST_CASE("near misses: sizes of a torchtitan file are errors, unless it has sections of a fork") {
+  const std::string file = "[job]\ndump_folder = \"o\"\n[parallelism]\ndata_parallel_replicate_degree = -1\n";
+  const auto is_error = [](const std::string& text) {
+    const LintReport report = lint_files({{"a.toml", text}}, {});
+    return std::any_of(report.findings.begin(), report.findings.end(), [](const LintFinding& one) {
+      return one.diagnostic.code == std::string("PLAN003") && one.diagnostic.severity == Severity::kError;
+    });
+  };
+  CHECK(is_error(file));
+  CHECK(is_error(file + "[paralelism]\na = 1\n"));
+  CHECK_FALSE(is_error(file + "[tpu_config]\na = 1\n[own_kernels]\nb = 2\n"));
 }

@@ -259,3 +259,11 @@ TEST_CASE("launched: Megatron-DeepSpeed is DeepSpeed's, with a name of its own f
   const FileSays plain = said("b.sh", "torchrun --nproc_per_node=8 " + run + "\n");
   CHECK(plain.text("strategy.trainer") == "megatron");
 }
+
+TEST_CASE("launched: a switch of torch.distributed.launch takes no value, and argparse takes the beginning of a name") {
+  const std::string run = " --use_env train.py --num_train_epochs 1 --per_device_train_batch_size 2 --learning_rate 1e-5\n";
+  const FileSays own = said("a.sh", "python -m torch.distributed.launch --nproc_per_node=8 --nnode=4" + run);
+  CHECK(own.text("micro_batch") == "2");
+  CHECK(own.text("hardware.nodes") == "4");
+  CHECK(said("b.sh", "torchrun --nproc_per_node=8 --nnodex=4 train.py --lr 1e-4\n").text("hardware.nodes") == "1");
+}

@@ -175,5 +175,7 @@ TEST_CASE("parts: DeepSpeed's configuration as a section of a tool's own file, w
   CHECK(is_told("model"));
   CHECK(is_told("data"));
   CHECK_FALSE(read_config(embedded_templates(), R"({"actor": )" + section + R"(, "critic": )" + section + "}", "b.json").ok());
-  CHECK_FALSE(read_config(embedded_templates(), R"({"model": "x", "mine": {"zero_optimization": true, "a": 1, "b": 2, "c": 3}})", "c.json").ok());
+  CHECK_FALSE(
+      read_config(embedded_templates(), R"({"model": "x", "mine": {"zero_optimization": true, "a": 1, "b": 2, "c": 3}})", "c.json")
+          .ok());
 }

@@ -317,6 +317,15 @@ TEST_CASE("what acts: torchtitan shortens a warm-up to the steps there are") {
   };
   CHECK(warmup("10") == "10");
   CHECK(warmup("1000") == "200");
+  const auto decay = [](const std::string& ratio) {
+    const std::string file =
+        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\nsteps = 20\n[lr_scheduler]\nwarmup_steps = "
+        "10\ndecay_ratio = " +
+        ratio + "\n";
+    return text_in(fields_of("b.toml", file), "train.lr_decay_steps");
+  };
+  CHECK(decay("0.8") == "10");
+  CHECK(decay("0.25") == "5");
 }
 
 TEST_CASE("what acts: a key that is filled in before the file is used may be empty, and says nothing of what follows from it") {

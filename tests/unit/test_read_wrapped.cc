@@ -222,6 +222,8 @@ TEST_CASE("wrapped: DeepSpeed-Chat's --offload moves what its stage can move, an
   CHECK(third.text("offload.parameters") == "host");
   CHECK(second.text("offload.optimizer") == "host");
   CHECK(second.text("offload.parameters") == "none");
+  CHECK(said("d.sh", run + "2 --max_seq_len 4096 --num_warmup_steps 0 --training_debug_steps 5 --data_path d\n")
+            .text("offload.optimizer") == "host");
   CHECK(said("c.sh", run + "3 --num_warmup_steps 0 --my_split 2 --my_loss 1\n").text("offload.optimizer").empty());
 }
 

@@ -107,8 +107,10 @@ void options_of_openrlhf(const LintSetup& setup, const Document& d, const Launch
 }
 
 void options_of_line(const LintSetup& setup, const Document& d, const LaunchLine& line, Findings& report) {
-  if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun))
-    options_of(d, line, *run, "torchrun", "", {"rdzv_timeout"}, report);
+  if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) {
+    const bool is_launch = run->name == "torch.distributed.launch";  // which has one more
+    options_of(d, line, *run, "torchrun", "", {"rdzv_timeout", is_launch ? "use_env" : ""}, report);
+  }
   if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) options_of(d, line, *run, "deepspeed-launcher", "", {}, report);
   if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) options_of(d, line, *run, "accelerate-launch", "", {}, report);
   const LaunchStage* script = line.find(LaunchProgram::kScript);

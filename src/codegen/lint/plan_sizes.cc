@@ -1,6 +1,7 @@
 // Reading sizes off Megatron's arguments, torchtitan's TOML, accelerate's mesh, plan.json and Automodel's section.
 #include "codegen/lint/plan_sizes.h"
 
+#include <algorithm>
 #include <array>
 
 #include "codegen/lint/caller_values.h"
@@ -59,6 +60,15 @@ Sizes from_megatron(const Document& d, const ScriptPart& part, const LaunchLine&
   return out;
 }
 
+// Of a fork, which may take other sizes, too: one section could be a slip.
+bool has_sections_of_others(const Document& d) {
+  const auto is_others = [&d](const auto& entry) {
+    return entry.second.kind == Value::Kind::kMap &&
+           std::find(d.kind->keys.begin(), d.kind->keys.end(), entry.first) == d.kind->keys.end();
+  };
+  return std::count_if(d.root.entries.begin(), d.root.entries.end(), is_others) > 1;
+}
+
 }  // namespace
 
 std::vector<Sizes> sizes_of(const Document& d) {
@@ -76,6 +86,7 @@ std::vector<Sizes> sizes_of(const Document& d) {
                              {"sequence", "training.seq_len"},
                              {"steps", "training.steps"},
                              {"save_every", "checkpoint.interval"}}));
+    if (has_sections_of_others(d)) out.back().doubt = "the program that reads the file is torchtitan's own";
   }
   if (d.is(file_kind::kPlan)) {
     out.push_back(from_tree(d, "plan",

@@ -56,13 +56,19 @@ bool is_switched_on_by(const std::string& name, const ReadField& one, const Read
   return name == "recompute.policy" && are_two && field_text(other.value) == "none";
 }
 
-// torchtitan shortens a warm-up to the steps there are (torchtitan/components/lr_scheduler.py, build_lr_schedulers).
-void shorten_warmup(const Reading& reading, ReadFields& fields) {
-  const auto steps = fields.find("train.steps"), warmup = fields.find("train.warmup_steps");
-  const bool has_both =
-      steps != fields.end() && warmup != fields.end() && steps->second.value.is_number() && warmup->second.value.is_number();
-  if (!has_both || !reading.table.starts_with("torchtitan")) return;
-  if (warmup->second.value.get<double>() > steps->second.value.get<double>()) warmup->second.value = steps->second.value;
+// torchtitan shortens a warm-up to the steps there are, and a decay to what is left of them (torchtitan/components/lr_scheduler.py,
+// build_lr_schedulers).
+void shorten_schedule(const Reading& reading, ReadFields& fields) {
+  const auto find = [&fields](const char* name) -> Json* {
+    const auto it = fields.find(name);
+    return it == fields.end() || !it->second.value.is_number_integer() ? nullptr : &it->second.value;
+  };
+  const Json* steps = find("train.steps");
+  Json *warmup = find("train.warmup_steps"), *decay = find("train.lr_decay_steps");
+  if (!reading.table.starts_with("torchtitan") || steps == nullptr || warmup == nullptr) return;
+  const int64_t num_steps = steps->get<int64_t>(), num_warmup = std::min(warmup->get<int64_t>(), num_steps);
+  *warmup = num_warmup;
+  if (decay != nullptr && num_warmup + decay->get<int64_t>() > num_steps) *decay = num_steps - num_warmup;
 }
 
 bool chooses_parts(const Reading& reading) {
@@ -82,8 +88,8 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       if (const auto first = fields.find(name); first != fields.end())
         diagnostics.push_back(contradiction(name, first->second, field));
     }
-    shorten_warmup(reading, fields);
     settle_derived(fields);
+    shorten_schedule(reading, fields);
     for (auto& [name, field] : fields) {
       const auto [it, is_new] = merged.try_emplace(name, field);
       if (is_new || it->second.value == field.value) {

@@ -247,9 +247,10 @@ class ScriptReader {
     if (std::none_of(own.begin(), own.end(), [](const FoundKey& one) { return one.key == "deepspeed"; })) return;
     // DeepSpeed-Chat's --offload moves what its stage can move (dschat/utils/ds_utils.py, get_train_ds_config); another's may be
     // anything.
-    const bool is_chat = std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) {
-      return one.key == "data_split" || one.key == "num_padding_at_beginning" || one.key == "only_optimize_lora";
-    });
+    const auto has = [&keys](std::string_view key) {
+      return std::any_of(keys.begin(), keys.end(), [key](const FoundKey& one) { return one.key == key; });
+    };
+    const bool is_chat = has("data_split") || has("num_padding_at_beginning") || (has("max_seq_len") && has("num_warmup_steps"));
     if (!is_chat) std::erase_if(own, [](const FoundKey& one) { return one.key == "offload"; });
     for (LostKey& lost : script.lost)
       lost.is_file = lost.is_file || (lost.key == "deepspeed_config" && lost.text.find('$') == std::string::npos);

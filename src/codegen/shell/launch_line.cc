@@ -28,6 +28,12 @@ std::string option_name(std::string_view spelled) {
   return name;
 }
 
+// argparse takes a beginning that no other option has: "--nnode"; the others are spelled in two ways, which share theirs.
+std::string torchrun_name(std::string name) {
+  const bool is_nnodes = name.size() > 1 && std::string_view("nnodes").starts_with(name);
+  return is_nnodes ? "nnodes" : name;
+}
+
 std::string srun_name(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   name = whole_slurm_name(name, SlurmCommand::kSrun);
@@ -278,6 +284,7 @@ class LineReader {
     LaunchOption out;
     out.name = option_name(word.text);
     if (program == LaunchProgram::kSrun && word.text[1] == '-') out.name = srun_name(out.name);
+    if (program == LaunchProgram::kTorchrun && word.text[1] == '-') out.name = torchrun_name(out.name);
     out.spelled = word.text.substr(0, word.text.find('='));
     out.span = word.span;
     out.value_span = word.span;

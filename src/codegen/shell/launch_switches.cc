@@ -39,7 +39,8 @@ const SwitchNames kSrunSwitches = {"exclusive",
                                    "no_allocate",
                                    "O",
                                    "overcommit"};
-const SwitchNames kTorchrunSwitches = {"standalone", "no_python", "run_path", "m", "module", "virtual_local_rank"};
+const SwitchNames kTorchrunSwitches = {"standalone", "no_python",          "run_path", "m",
+                                       "module",     "virtual_local_rank", "use_env"};  // the last of torch.distributed.launch
 const SwitchNames kDeepspeedSwitches = {"module",      "no_python",          "no_local_rank",    "no_ssh",  "no_ssh_check",
                                         "force_multi", "bind_cores_to_rank", "elastic_training", "save_pid"};
 const SwitchNames kAccelerateSwitches = {"cpu",
