@@ -70,7 +70,8 @@ class TableReading {
     Explainer explainer(table_, found_);
     for (const SettledField& one : search_values(explainer)) {
       const std::string& field = explainer.variables()[one.variable].field;
-      if (!is_hidden(field) && !one.evidence->is_maybe) put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence, one.is_guess);
+      if (!is_hidden(field) && !one.evidence->is_maybe)
+        put(field, value_of_text(explainer.chosen()[one.variable]), *one.evidence, one.is_guess);
     }
     for (const FileKey& key : explainer.keys()) take(explainer, key);
     reading_.complaints = complaints_about(table_, found_);
