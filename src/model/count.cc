@@ -12,6 +12,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
+#include "model/layer_pattern.h"
 #include "model/rope.h"
 
 namespace distsetup {
@@ -74,11 +75,11 @@ bool is_expert_layer(const Geometry& g, int64_t layer) {
 }
 
 bool has_window(const Geometry& g, int64_t layer) {
-  return g.sliding_window > 0 && (g.global_layer_every == 0 || (layer + 1) % g.global_layer_every != 0);
+  return g.sliding_window > 0 && !is_in_pattern(layer, g.global_layer_every);
 }
 
 bool is_rotated(const Geometry& g, int64_t layer) {
-  return rotated_elements(g) > 0 && (g.unrotated_layer_every == 0 || (layer + 1) % g.unrotated_layer_every != 0);
+  return rotated_elements(g) > 0 && !is_in_pattern(layer, g.unrotated_layer_every);
 }
 
 namespace {

@@ -1,333 +1,17 @@
-// Geometry from a Hugging Face config.json. The idea: a family's file says for each field of a geometry which keys of config.json
-// state it, and what holds when they are absent (families.h); this walks the fields in order. Here is only what all families share in
-// kind: scaled rotary positions, layers without a window, layers without experts.
-// Leaves out: dropout, initialisation, token ids, quantisation; what a family lists as left out is noted and not counted.
+// Geometry from a Hugging Face config.json: by its family's file (config_reading.h), or by its sizes alone (approximate.h).
 #include "model/hf_config.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <optional>
-#include <type_traits>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "base/value_json.h"
 #include "model/approximate.h"
-#include "model/condition.h"
+#include "model/config_reading.h"
 #include "model/families.h"
-#include "model/geometry_fields.h"
 #include "model/validate.h"
 
 namespace distsetup {
-namespace {
-
-constexpr int64_t kLargest = 1'000'000'000'000;  // no count in a config is near it; sums of a few stay inside 64 bits
-constexpr int64_t kMostLayers = 100'000;         // validate() refuses more
-
-std::string activation_name(const std::string& name) {
-  if (name == "swish") return "silu";
-  if (name == "gelu_new" || name == "gelu_fast" || name == "gelu_pytorch_tanh") return "gelu_tanh";
-  return name;
-}
-
-class ConfigReading {
- public:
-  ConfigReading(const Value& config, const Family& family, Diagnostics& diagnostics)
-      : config_(config), family_(family), diagnostics_(diagnostics) {}
-
-  Geometry read(const std::string& name) {
-    g_.name = name;
-    g_.family = family_.name;
-    g_.layer_class = family_.layer_class;
-    g_.source = config_.location.file;
-    for (const auto& [value, rule] : family_.values) read_value(value, rule);
-    for (const GeometryField& field : geometry_fields()) {
-      const FamilyRule* rule = rule_of(field.name);
-      if (rule != nullptr) std::visit([&](auto member) { read_field(*rule, g_.*member); }, field.member);
-    }
-    g_.activation = activation_name(g_.activation);
-    read_scaled_rope();
-    read_layers_without_window();
-    read_unrotated_layers();
-    read_expert_layers();
-    fill_head_size();
-    for (const std::string& key : family_.refused_keys) refuse_if_set(key);
-    for (const auto& [key, what] : family_.left_out) note_left_out(key, what);
-    return std::move(g_);
-  }
-
- private:
-  // The value at "a.b": key b of the map a. Whether null counts is the caller's to say.
-  const Value* at_path(std::string_view path) const {
-    const Value* value = &config_;
-    while (value != nullptr && !path.empty()) {
-      const size_t dot = std::min(path.find('.'), path.size());
-      value = value->find(path.substr(0, dot));
-      path.remove_prefix(std::min(dot + 1, path.size()));
-    }
-    return value;
-  }
-  const Value* stated(std::string_view path) const {
-    const Value* value = at_path(path);
-    return value == nullptr || value->kind == Value::Kind::kNull ? nullptr : value;
-  }
-
-  template <class T>
-  T take(Result<T> result, T fallback) {
-    append(diagnostics_, std::move(result.diagnostics));
-    return result.value ? std::move(*result.value) : fallback;
-  }
-  int64_t integer(std::string_view key, const Value& value, int64_t fallback) {
-    const int64_t number = take<int64_t>(as_int(value), fallback);
-    if (number >= 0 && number <= kLargest) return number;
-    diagnostics_.push_back(
-        error(code::kOutOfRange, value.location, fmt::format("'{}' is {}, expected 0 to {}", key, number, kLargest)));
-    return fallback;
-  }
-  int64_t integer(const std::string& key, int64_t fallback) {
-    const Value* value = key.empty() ? nullptr : stated(key);
-    return value == nullptr ? fallback : integer(key, *value, fallback);
-  }
-
-  void read_value(const std::string& name, const FamilyRule& rule) {
-    const auto key = std::find_if(rule.keys.begin(), rule.keys.end(), [this](const std::string& k) { return stated(k) != nullptr; });
-    std::string& out = values_[name] = rule.value;
-    if (key == rule.keys.end()) return;
-    const Value& value = *stated(*key);
-    if (rule.value == "true" || rule.value == "false") {
-      out = take<bool>(as_bool(value), rule.value == "true") ? "true" : "false";
-    } else if (const Result<int64_t> number = as_int(scalar_value(rule.value)); number.ok()) {
-      out = std::to_string(integer(*key, value, *number));
-    } else {
-      out = take<std::string>(as_text(value), rule.value);
-    }
-  }
-
-  const FamilyRule* rule_of(std::string_view field) {
-    const auto rules = family_.fields.find(std::string(field));
-    if (rules == family_.fields.end()) return nullptr;
-    for (const FamilyRule& rule : rules->second) {
-      const auto holds = [&](const std::string& condition) { return condition_holds(condition, rule); };
-      if (std::all_of(rule.when.begin(), rule.when.end(), holds)) return &rule;
-    }
-    return nullptr;
-  }
-
-  template <class T>
-  void read_field(const FamilyRule& rule, T& out) {
-    for (const std::string& stated_key : rule.keys) {
-      const std::string_view key = without_reciprocal(stated_key);
-      const Value* value = at_path(key);
-      const bool is_null = value != nullptr && value->kind == Value::Kind::kNull;
-      if (is_null && !rule.if_null.empty()) return compute(rule.if_null, rule, out);
-      if (value == nullptr || is_null) continue;
-      if constexpr (std::is_same_v<T, int64_t>) out = integer(key, *value, out);
-      if constexpr (std::is_same_v<T, double>) out = take<double>(as_double(*value), out);
-      if constexpr (std::is_same_v<T, double>) out = is_reciprocal(stated_key) && out != 0 ? 1 / out : out;
-      if constexpr (std::is_same_v<T, bool>) out = take<bool>(as_bool(*value), out);
-      if constexpr (std::is_same_v<T, std::string>) out = take<std::string>(as_text(*value), out);
-      return;
-    }
-    if (!rule.value.empty()) return compute(rule.value, rule, out);
-    diagnostics_.push_back(error(code::kMissingKey, config_.location, fmt::format("config.json has no '{}'", rule.keys.front()),
-                                 fmt::format("write '{}' into it, or name a preset: distsetup list models", rule.keys.front())));
-  }
-
-  // What an expression of a family's file makes of the fields and values read so far.
-  void compute(const std::string& expression, const FamilyRule& rule, int64_t& out) { out = sum_of(expression, rule); }
-  void compute(const std::string& expression, const FamilyRule& rule, bool& out) { out = condition_holds(expression, rule); }
-  void compute(const std::string& expression, const FamilyRule& rule, double& out) {
-    const size_t over = expression.find(" / ");
-    if (over == std::string::npos) {
-      out = take<double>(as_double(scalar_value(expression)), out);
-      return;
-    }
-    const auto above = static_cast<double>(sum_of(expression.substr(0, over), rule)),
-               below = static_cast<double>(sum_of(expression.substr(over + 3), rule));
-    if (below == 0) return mistake(rule, fmt::format("'{}': '{}' is 0", expression, expression.substr(over + 3)));
-    out = above / below;
-  }
-  void compute(const std::string& expression, const FamilyRule&, std::string& out) { out = expression; }
-  template <class E>
-  requires std::is_enum_v<E>
-  void compute(const std::string& expression, const FamilyRule& rule, E& out) {
-    constexpr auto names = [] {
-      if constexpr (std::is_same_v<E, Norm>)
-        return kNormNames;
-      else
-        return kAttentionNames;
-    }();
-    const auto found = std::find(names.begin(), names.end(), expression);
-    if (found == names.end()) return mistake(rule, fmt::format("found '{}', expected one of {}", expression, fmt::join(names, ", ")));
-    out = static_cast<E>(found - names.begin());
-  }
-
-  void mistake(const FamilyRule& rule, std::string message) {
-    diagnostics_.push_back(error(code::kUnknownValue, rule.location, std::move(message)));
-  }
-
-  // A value, or a field, as text.
-  std::string text_of(std::string_view name, const FamilyRule& rule) {
-    if (const auto value = values_.find(name); value != values_.end()) return value->second;
-    const GeometryField* field = find_geometry_field(name);
-    if (field == nullptr) {
-      mistake(rule, fmt::format("'{}' is neither a field of a model nor one of the values of family '{}'", name, family_.name));
-      return "0";
-    }
-    const bool is_filled_later = name == "head_size" && g_.head_size == 0 && g_.num_heads > 0;  // fill_head_size()
-    return is_filled_later ? fmt::format("{}", g_.hidden / g_.num_heads) : field_text(*field, g_);
-  }
-
-  // "true", "alibi", "not alibi", "attn_type = multiquery_attention"; a number holds unless it is 0.
-  bool condition_holds(std::string_view condition, const FamilyRule& rule) {
-    return distsetup::condition_holds(condition, [&](std::string_view subject) -> std::string {
-      return subject == "true" || subject == "false" ? std::string(subject) : text_of(subject, rule);
-    });
-  }
-
-  // "4 * hidden", "a + b": sums of products; too large for 64 bits is -1, which validate() refuses.
-  int64_t sum_of(std::string_view expression, const FamilyRule& rule) {
-    if (const size_t plus = expression.find(" + "); plus != std::string_view::npos) {
-      int64_t sum = 0;
-      const bool overflows =
-          __builtin_add_overflow(sum_of(expression.substr(0, plus), rule), sum_of(expression.substr(plus + 3), rule), &sum);
-      return overflows ? -1 : sum;
-    }
-    if (const size_t times = expression.find(" * "); times != std::string_view::npos) {
-      int64_t product = 0;
-      const bool overflows =
-          __builtin_mul_overflow(sum_of(expression.substr(0, times), rule), sum_of(expression.substr(times + 3), rule), &product);
-      return overflows ? -1 : product;
-    }
-    const Result<int64_t> literal = as_int(scalar_value(std::string(expression)));
-    if (literal.ok()) return *literal;
-    return take<int64_t>(as_int(scalar_value(text_of(expression, rule), rule.location)), 0);
-  }
-
-  // `rope_scaling` in older files, `rope_parameters` in newer ones.
-  void read_scaled_rope() {
-    const Value* rope = stated("rope_parameters");
-    if (rope == nullptr) rope = stated("rope_scaling");
-    if (rope == nullptr) return;
-    if (const Value* whole = rope->find("full_attention")) rope = whole;  // beside that of layers with a window (Gemma 3)
-    const Value* type = rope->find("rope_type");
-    if (type == nullptr || type->kind == Value::Kind::kNull) type = rope->find("type");
-    const bool says_type = type != nullptr && type->kind != Value::Kind::kNull;
-    g_.rope_scaled = !says_type || take<std::string>(as_text(*type), "") != "default";
-    if (!g_.rope_scaled || !says_type) return;
-    g_.rope_scaling = type->text;
-    const auto number = [&](std::string_view key, double& out) {
-      const Value* value = rope->find(key);
-      if (value != nullptr && value->kind != Value::Kind::kNull) out = take<double>(as_double(*value), out);
-    };
-    number("factor", g_.rope_factor);
-    if (g_.rope_scaling == "yarn") g_.rope_high_turns = 32;
-    for (const char* key : {"low_freq_factor", "beta_slow"}) number(key, g_.rope_low_turns);
-    for (const char* key : {"high_freq_factor", "beta_fast"}) number(key, g_.rope_high_turns);
-    number("attention_factor", g_.rope_amplitude);
-    number("mscale", g_.rope_mscale);
-    number("mscale_all_dim", g_.rope_mscale_all);
-    if (const Value* value = rope->find("truncate"); value != nullptr && value->kind != Value::Kind::kNull)
-      g_.rope_truncated = take<bool>(as_bool(*value), true);
-    constexpr const char* kOriginal = "original_max_position_embeddings";
-    const Value* original = rope->find(kOriginal);
-    if (original == nullptr || original->kind == Value::Kind::kNull) original = stated(kOriginal);
-    g_.rope_original_positions = original == nullptr ? g_.max_positions : integer(kOriginal, *original, 0);
-  }
-
-  // `layer_types` lists what each layer sees, which goes before a stated pattern.
-  void read_layers_without_window() {
-    if (g_.sliding_window == 0) return;
-    const Value* types = stated("layer_types");
-    if (types == nullptr || types->items.empty()) return;
-    const auto first =
-        std::find_if(types->items.begin(), types->items.end(), [](const Value& v) { return v.text == "full_attention"; });
-    g_.global_layer_every = first == types->items.end() ? 0 : first - types->items.begin() + 1;
-    if (g_.global_layer_every == 1) g_.sliding_window = g_.global_layer_every = 0;
-  }
-
-  // `no_rope_layers` has a 0 for each layer without rotary positions (SmolLM3), which goes before a stated interval.
-  void read_unrotated_layers() {
-    const Value* layers = g_.unrotated_layer_every == 0 ? nullptr : stated("no_rope_layers");
-    if (layers == nullptr || layers->items.empty()) return;
-    const std::vector<Value>& items = layers->items;
-    const auto is_unrotated = [](const Value& v) { return v.text == "0" || v.text == "false"; };
-    const int64_t every = std::find_if(items.begin(), items.end(), is_unrotated) - items.begin() + 1;
-    for (int64_t i = 0; i < std::min<int64_t>(std::ssize(items), g_.num_layers); ++i) {
-      const Value& item = items[static_cast<size_t>(i)];
-      if (is_unrotated(item) == ((i + 1) % every == 0)) continue;
-      diagnostics_.push_back(
-          error(code::kUnsupportedArchitecture, item.location,
-                fmt::format("'no_rope_layers' has {} at layer {}, expected a 0 in each {} layers", item.text, i, every)));
-      return;
-    }
-    g_.unrotated_layer_every = every > std::ssize(items) ? 0 : every;
-  }
-
-  void read_expert_layers() {
-    const ExpertLayerKeys& keys = family_.expert_layers;
-    if (g_.num_experts <= 0) return;
-    if (const Value* kinds = keys.kinds.empty() ? nullptr : stated(keys.kinds); kinds != nullptr && !kinds->items.empty()) {
-      for (const Value& kind : kinds->items) g_.expert_layer.push_back(kind.text == "sparse");
-      return;
-    }
-    const int64_t first = integer(keys.first_dense, keys.first_dense_default);
-    const int64_t every = std::max<int64_t>(integer(keys.every, 1), 1);
-    const Value* dense = keys.dense.empty() ? nullptr : stated(keys.dense);
-    const bool all_have_experts = first == 0 && every == 1 && (dense == nullptr || dense->items.empty());
-    if (all_have_experts || g_.num_layers < 0 || g_.num_layers > kMostLayers) return;
-    for (int64_t i = 0; i < g_.num_layers; ++i) g_.expert_layer.push_back(i >= first && (i + (keys.at_last ? 1 : 0)) % every == 0);
-    if (dense == nullptr) return;
-    for (const Value& item : dense->items) {
-      const int64_t layer = take<int64_t>(as_int(item), -1);
-      if (layer >= 0 && layer < g_.num_layers) g_.expert_layer[static_cast<size_t>(layer)] = false;
-    }
-  }
-
-  // d = h / a where the file states no d.
-  void fill_head_size() {
-    if (g_.head_size != 0 || g_.num_heads <= 0 || g_.hidden <= 0) return;
-    if (g_.hidden % g_.num_heads == 0) {
-      g_.head_size = g_.hidden / g_.num_heads;
-      return;
-    }
-    diagnostics_.push_back(error(code::kIndivisible, config_.location,
-                                 fmt::format("hidden_size {} is not divisible by {} heads", g_.hidden, g_.num_heads),
-                                 "state head_dim, or choose hidden_size as a multiple of num_attention_heads"));
-  }
-
-  // "alibi", or "not bias": false is what is refused.
-  void refuse_if_set(std::string_view key) {
-    constexpr std::string_view kNot = "not ";
-    const bool is_set = !key.starts_with(kNot);
-    if (!is_set) key.remove_prefix(kNot.size());
-    const Value* value = stated(key);
-    if (value == nullptr) return;
-    const Result<double> number = as_double(*value);
-    if ((number.ok() ? *number != 0 : take<bool>(as_bool(*value), false)) != is_set) return;
-    diagnostics_.push_back(
-        error(code::kUnsupportedArchitecture, value->location,
-              fmt::format("'{}' of model_type '{}' is set to '{}', which is not supported", key, family_.name, value->text)));
-  }
-
-  void note_left_out(const std::string& key, const std::string& what) {
-    const int64_t count = integer(key, 0);
-    if (count == 0) return;
-    diagnostics_.push_back(note(code::kUnsupportedArchitecture, stated(key)->location,
-                                fmt::format("{} {}{} left out of the model", count, what, count == 1 ? " is" : "s are")));
-  }
-
-  const Value& config_;
-  const Family& family_;
-  Diagnostics& diagnostics_;
-  Geometry g_;
-  std::map<std::string, std::string, std::less<>> values_;
-};
-
-}  // namespace
-
 namespace {
 
 // Where the text model of a model with pictures or sound stands.
@@ -338,6 +22,13 @@ const Value* text_part(const Value& config) {
     if (part != nullptr && part->kind == Value::Kind::kMap) return part;
   }
   return nullptr;
+}
+
+Result<Geometry> as_text_part(Result<Geometry> part, const Value& at, std::string_view type) {
+  if (part.value)
+    part.diagnostics.push_back(note(code::kUnsupportedArchitecture, at.location,
+                                    fmt::format("of '{}' the text model alone is planned ('text_config')", type)));
+  return part;
 }
 
 }  // namespace
@@ -363,6 +54,13 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
   if (config.kind != Value::Kind::kMap) return error(code::kWrongType, config.location, "config.json is not an object");
   const Value* type = config.find("model_type");
   if (type != nullptr && type->kind == Value::Kind::kNull) type = nullptr;
+  if (const std::string text = type == nullptr ? "" : type->text + "_text";  // Qwen2-VL: what its text part has stands beside it
+      !text.empty() && !is_family(presets, type->text) && is_family(presets, text) && text_part(config) == nullptr) {
+    Value own = config;
+    for (Value::Entry& entry : own.entries)
+      if (entry.first == "model_type") entry.second.text = text;
+    return as_text_part(geometry_from_hf_config(presets, own, name), *type, type->text);
+  }
   const bool has_family = type != nullptr && is_family(presets, type->text);
   const bool is_known = has_family && has_layers_of(presets, *type, config);
   if (const Value* text = text_part(config); !is_known && text != nullptr) {  // a model with pictures or sound
@@ -371,11 +69,7 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
       own.entries.push_back({"tie_word_embeddings", *tied});
       own.key_locations.push_back(tied->location);
     }
-    Result<Geometry> part = geometry_from_hf_config(presets, own, name);
-    if (part.value)
-      part.diagnostics.push_back(note(code::kUnsupportedArchitecture, text->location,
-                                      fmt::format("of '{}' the text model alone is planned ('text_config')", type ? type->text : "")));
-    return part;
+    return as_text_part(geometry_from_hf_config(presets, own, name), *text, type ? type->text : "");
   }
   if (!is_known) {
     Result<Geometry> near = approximate_geometry(config, name, directory.empty() ? 0 : count_in_safetensors(directory),
@@ -388,7 +82,7 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
   const Result<Family> family = find_family(presets, type->text, type->location);
   if (!family.ok()) return family.diagnostics;
   Diagnostics diagnostics;
-  Geometry g = ConfigReading(config, *family, diagnostics).read(name);
+  Geometry g = read_config(config, *family, name, diagnostics);
   if (has_error(diagnostics)) return diagnostics;
   append(diagnostics, validate(g, config.location));
   if (has_error(diagnostics)) return diagnostics;

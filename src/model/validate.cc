@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
@@ -25,6 +26,10 @@ struct GeometryCheck {
     } else if (value > limit) {
       fail(fmt::format("{} is {}, expected at most {}", key, value, format_count(limit)));
     }
+  }
+  void pattern(const char* key, int64_t every) {
+    constexpr int64_t kMost = 100'000;
+    if (std::abs(every) > kMost) fail(fmt::format("{} is {}, expected {} to {}", key, every, -kMost, kMost));
   }
   void at_least_zero(const char* key, int64_t value, int64_t limit) {
     if (value < 0 || value > limit) fail(fmt::format("{} is {}, expected 0 to {}", key, value, format_count(limit)));
@@ -132,8 +137,8 @@ Diagnostics validate(const Geometry& g, const Location& at) {
   check.at_least_zero("learned_positions", g.learned_positions, 1'000'000'000);
   check.at_least_zero("sliding_window", g.sliding_window, 1'000'000'000'000);
   check.at_least_zero("scan_channels", g.scan_channels, 10'000'000);
-  check.at_least_zero("global_layer_every", g.global_layer_every, 100'000);
-  check.at_least_zero("unrotated_layer_every", g.unrotated_layer_every, 100'000);
+  check.pattern("global_layer_every", g.global_layer_every);
+  check.pattern("unrotated_layer_every", g.unrotated_layer_every);
   if (check.diagnostics.empty()) {
     // Counts are 64-bit integers: a size far beyond any model is a typing error, found here before it overflows.
     const double widest =

@@ -254,9 +254,9 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
   const NativeFile::Unit& unit = unit_of(file, kind);
   program.kind = kind;
   program.name = name(kind);
-  if (kind == UnitKind::kBlock && layer.local && geometry.global_layer_every > 0) program.name += ".local";
+  if (kind == UnitKind::kBlock && layer.local && geometry.global_layer_every != 0) program.name += ".local";
   if (kind == UnitKind::kBlock && !layer.experts && geometry.num_experts > 0) program.name += ".dense";
-  if (kind == UnitKind::kBlock && !layer.rotated && geometry.unrotated_layer_every > 0) program.name += ".unrotated";
+  if (kind == UnitKind::kBlock && !layer.rotated && geometry.unrotated_layer_every != 0) program.name += ".unrotated";
   program.prefix = unit.prefix;
   std::vector<ParameterDecl> parameters = parameters_of(unit, geometry, layer);
   if (std::string problem = parts_problem(parameters, geometry, tp); !problem.empty()) return problem;

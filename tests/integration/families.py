@@ -101,6 +101,25 @@ FAMILIES = {
     "solar_open": ("solar_open", SIGMOID_MOE),
     "exaone4": ("exaone4", {"num_hidden_layers": 4, "sliding_window": 5, "sliding_window_pattern": 2}),
     "exaone4_global": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 3}),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", {"pad_token_id": None, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0,
+                                                                                        "factor": 1.0}}),
+    "hunyuan_v1_moe": ("hunyuan_v1_moe", {"num_experts": 8, "moe_topk": 3, "pad_token_id": None}),
+    "vaultgemma": ("vaultgemma", {**GEMMA, "num_hidden_layers": 4, "sliding_window": 5, "query_pre_attn_scalar": 24, "attn_logit_softcapping": 5.0,
+                                  "final_logit_softcapping": 3.0, "pad_token_id": None}),
+    "hyperclovax": ("hyperclovax", {"embedding_multiplier": 10.0, "attention_multiplier": 0.05, "logits_scaling": 0.125, "pad_token_id": None}),
+    "exaone_moe": ("exaone_moe", {**QWEN_MOE, "routed_scaling_factor": 1.7, "num_hidden_layers": 4, "sliding_window": 5, "pad_token_id": None}),
+    "flex_olmo": ("flex_olmo", {"num_experts": 7, "num_experts_per_tok": 3, "pad_token_id": None}),
+    "granitemoeshared": ("granitemoeshared", {"num_local_experts": 5, "num_experts_per_tok": 2, "shared_intermediate_size": 56,
+                                              "embedding_multiplier": 12.0, "attention_multiplier": 0.05, "residual_multiplier": 0.22,
+                                              "logits_scaling": 6.0, "pad_token_id": None}),
+    "biogpt": ("biogpt", {"pad_token_id": None}),
+    "ministral": ("ministral", {"num_hidden_layers": 4, "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"] * 2}),
+    "cwm": ("cwm", {"num_hidden_layers": 5, "sliding_window": 5, "rope_parameters": {**LLAMA3, "rope_theta": 1000000.0}}),
+    "gpt_neo": ("gpt_neo", {"num_layers": 3, "num_heads": 6, "window_size": 5, "attention_types": [[["global", "local"], 1], [["global"], 1]]}),
+    "hy_v3": ("hy_v3", {**QWEN_MOE, "pad_token_id": None}),
+    "mellum": ("mellum", {**QWEN_MOE, "num_hidden_layers": 4, "sliding_window": 5,
+                          "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
+                          "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}),
     "falcon_7b": ("falcon", {"multi_query": True, "alibi": False, "parallel_attn": True, "bias": False, "ffn_hidden_size": 80}),
     "falcon_40b": ("falcon", {"new_decoder_architecture": True, "num_kv_heads": 2, "alibi": False, "bias": False, "ffn_hidden_size": 80}),
     "falcon_rw": ("falcon", {"multi_query": False, "alibi": False, "parallel_attn": False, "bias": True, "ffn_hidden_size": 80}),
@@ -110,14 +129,17 @@ FAMILIES = {
 def settings(family, changes):
     """COMMON as this family spells it."""
     common = dict(COMMON)
-    if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi", "gptj", "opt"):
+    if family in ("gpt2", "gpt_bigcode", "gpt_neox", "falcon", "phi", "gptj", "opt", "biogpt", "gpt_neo"):
         for key in ("num_key_value_heads", "head_dim"):
             common.pop(key)
-    if family in ("phi3", "granite", "granitemoe", "granitemoehybrid", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
+    if family in ("phi3", "granite", "granitemoe", "granitemoeshared", "granitemoehybrid", "hyperclovax", "flex_olmo", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "starcoder2", "stablelm",
                   "smollm3", "cohere", "cohere2", "exaone4"):
         common.pop("head_dim")
     if family in ("gpt2", "gpt_bigcode", "gptj"):
         common = {"vocab_size": common["vocab_size"]}
+    if family == "gpt_neo":
+        for key in ("num_hidden_layers", "num_attention_heads"):
+            common.pop(key)
     if family == "falcon":
         common.pop("intermediate_size")
     return {**common, **changes}
@@ -183,12 +205,18 @@ def published(family, name, value):
     gate, up, down = ("w1", "w3", "w2") if like_mixtral else ("gate_proj", "up_proj", "down_proj")
     prefix, _, which = name.rpartition(".")
     name = name.replace(".gate.moe_statics.", ".moe_statics.")
-    if family == "granitemoe" and ".block_sparse_moe." in name:
+    if family in ("granitemoe", "granitemoeshared") and ".block_sparse_moe." in name:
         stem = prefix.rpartition(".block_sparse_moe.")[0] + ".block_sparse_moe"
         if which == "weight":
             return [(f"{stem}.router.layer.weight", value)]
         linear = "input_linear" if which == "gate_up_proj" else "output_linear"
         return [(f"{stem}.{linear}.{e}.weight", value[e]) for e in range(value.shape[0])]
+    if family == "exaone_moe":
+        name = name.replace(".gate.e_score", ".e_score")
+    if family == "hy_v3":
+        for held, public in ((".mlp.gate.", ".mlp.router.gate."), (".e_score_correction_bias", ".expert_bias"),
+                             (".shared_experts.", ".shared_mlp.")):
+            name = name.replace(held, public)
     if family == "gpt_oss" and which in ("gate_up_proj", "down_proj"):  # one tensor, of which each expert has a part
         return [(f"{prefix}.{e}.{which}", value[e]) for e in range(value.shape[0])]
     if which == "gate_up_proj" and prefix.endswith(".experts"):

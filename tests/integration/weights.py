@@ -211,7 +211,7 @@ def main():
         save(folder, name, *families[name])
         chosen_meshes = [(offset, mesh) for offset, mesh in enumerate(MESHES)
                          if every_mesh or offset == number % len(MESHES)]
-        if families[name][0] in ("mixtral", "gpt_oss", "granitemoe") or families[name][0].endswith("_moe"):
+        if families[name][0] in ("mixtral", "gpt_oss", "granitemoe", "granitemoeshared", "flex_olmo", "hy_v3", "mellum") or families[name][0].endswith("_moe"):
             chosen_meshes += [(len(MESHES), mesh) for mesh in SHARED_EXPERTS]
         for offset, mesh in chosen_meshes:
             dtype = list(TYPES)[(number + offset) % len(TYPES)]  # every family in every type, every mesh in every type

@@ -335,7 +335,7 @@ LayerTime LayerModel::layer_time(const LayerWork& w) const {
 // Layers differ by experts or none, window or none: one of each kind is timed, and the mean over the model taken.
 LayerTime LayerModel::mean_layer() const {
   const Geometry& g = s.model;
-  const bool mixed = (g.num_experts > 0 && !g.expert_layer.empty()) || (g.sliding_window > 0 && g.global_layer_every > 0);
+  const bool mixed = (g.num_experts > 0 && !g.expert_layer.empty()) || (g.sliding_window > 0 && g.global_layer_every != 0);
   if (!mixed) return layer_time(layer_work(s, c, 0));
   std::array<int64_t, 4> first = {-1, -1, -1, -1}, count = {};
   for (int64_t i = 0; i < g.num_layers; ++i) {
