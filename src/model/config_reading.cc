@@ -101,7 +101,8 @@ class ConfigReading {
     const Value& value = *stated(*key);
     if (rule.value == "true" || rule.value == "false") {
       out = take<bool>(as_bool(value), rule.value == "true") ? "true" : "false";
-    } else if (const Result<int64_t> number = as_int(scalar_value(rule.value)); number.ok()) {
+    } else if (const Result<int64_t> number = as_int(scalar_value(rule.value));
+               number.ok() && rule.value.find('.') == std::string::npos) {
       out = std::to_string(integer(*key, value, *number));
     } else {
       out = take<std::string>(as_text(value), rule.value);

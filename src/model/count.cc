@@ -74,13 +74,9 @@ bool is_expert_layer(const Geometry& g, int64_t layer) {
   return g.expert_layer.empty() || g.expert_layer[static_cast<size_t>(layer)];
 }
 
-bool has_window(const Geometry& g, int64_t layer) {
-  return g.sliding_window > 0 && !is_in_pattern(layer, g.global_layer_every);
-}
+bool has_window(const Geometry& g, int64_t layer) { return g.sliding_window > 0 && !is_in_pattern(layer, g.global_layer_every); }
 
-bool is_rotated(const Geometry& g, int64_t layer) {
-  return rotated_elements(g) > 0 && !is_in_pattern(layer, g.unrotated_layer_every);
-}
+bool is_rotated(const Geometry& g, int64_t layer) { return rotated_elements(g) > 0 && !is_in_pattern(layer, g.unrotated_layer_every); }
 
 namespace {
 

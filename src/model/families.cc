@@ -123,6 +123,10 @@ Diagnostics read_over(const Presets& presets, const PresetFile& file, int num_ba
   if (const Value* fields = reader.child("fields")) read_fields(*fields, family, diagnostics);
   for (const std::string& key : texts_of(reader.child("refuse"))) family.refused_keys.push_back(key);
   if (const Value* kinds = reader.child("layer_kinds")) family.layer_kinds = texts_of(kinds);
+  family.text_part.clear();
+  if (const Value* defaults = reader.child("text_part")) {
+    for (const auto& [key, value] : defaults->entries) family.text_part[key] = value.text;
+  }
   if (const Value* left_out = reader.child("left_out")) {
     for (const auto& [key, what] : left_out->entries) family.left_out[key] = what.text;
   }

@@ -39,7 +39,9 @@ struct Family {
   std::map<std::string, FamilyRule> values;               // for conditions and expressions, no fields of a geometry
   std::map<std::string, std::vector<FamilyRule>> fields;  // of Geometry; the first rule whose conditions hold
   std::vector<std::string> refused_keys;                  // true there, false where one begins with "not ", makes another model
-  std::map<std::string, std::string> left_out;            // key with a count -> the name of what is counted and not planned
+  // Keys that the text part of a larger model leaves out where they are as the class has them. Of this file alone, not of a base.
+  std::map<std::string, std::string> text_part;
+  std::map<std::string, std::string> left_out;  // key with a count -> the name of what is counted and not planned
   ExpertLayerKeys expert_layers;
   // What config.json's `layer_types` calls a layer of it; empty: it is not asked. A model with other layers, or that says nothing of
   // them, is none of this family, whatever its model_type.

@@ -24,6 +24,19 @@ const Value* text_part(const Value& config) {
   return nullptr;
 }
 
+// What a text part does not say because it is as its class has it (LLaVA 1.5 names the class and little more).
+void add_defaults(const Presets& presets, Value& part) {
+  const Value* type = part.find("model_type");
+  if (type == nullptr || !is_family(presets, type->text)) return;
+  const Result<Family> family = find_family(presets, type->text, type->location);
+  if (!family.ok()) return;  // which is said when it is read
+  for (const auto& [key, text] : family->text_part) {
+    if (part.find(key) != nullptr) continue;
+    part.entries.push_back({key, scalar_value(text, part.location)});
+    part.key_locations.push_back(part.location);
+  }
+}
+
 Result<Geometry> as_text_part(Result<Geometry> part, const Value& at, std::string_view type) {
   if (part.value)
     part.diagnostics.push_back(note(code::kUnsupportedArchitecture, at.location,
@@ -69,6 +82,7 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
       own.entries.push_back({"tie_word_embeddings", *tied});
       own.key_locations.push_back(tied->location);
     }
+    add_defaults(presets, own);
     return as_text_part(geometry_from_hf_config(presets, own, name), *text, type ? type->text : "");
   }
   if (!is_known) {

@@ -43,6 +43,10 @@ class FileReading {
     std::string base;
     if (reader.get("base", base)) read_over(base, value, file, read_base);
     if (const Value* needs = reader.child("needs")) file.needs = conditions_of(needs);
+    if (const Value* missing = reader.child("missing")) {
+      file.missing.clear();
+      for (const Value& item : missing->items) read_missing(item, file);
+    }
     reader.get("buffers", file.buffers);
     reader.get("layer_classes", file.layer_classes);
     if (const Value* attributes = reader.child("attributes"))
@@ -78,6 +82,16 @@ class FileReading {
     if (value != nullptr)
       for (const Value& item : value->items) add(item);
     return conditions;
+  }
+
+  void read_missing(const Value& value, NativeFile& file) {
+    NativeFile::Missing missing;
+    MapReader reader(value, "missing", said_);
+    reader.require("kernel");
+    reader.get("kernel", missing.kernel);
+    missing.when = conditions_of(reader.child("when"));
+    reader.finish();
+    file.missing.push_back(std::move(missing));
   }
 
   void read_attributes(const Value& values, std::map<std::string, std::string>& out) {
@@ -335,6 +349,8 @@ Program program_of(const NativeFile& file, const ProgramChoice& choice, const Ge
 }
 
 std::string check_programs(const NativeFile& file, const Geometry& geometry, const ProgramSplit& split) {
+  for (const NativeFile::Missing& missing : file.missing)
+    if (all_hold(missing.when, geometry, {})) return fmt::format("there is no kernel for {}", missing.kernel);
   const std::vector<std::string>& known = file.layer_classes;
   if (!known.empty() && !geometry.layer_class.empty() && std::find(known.begin(), known.end(), geometry.layer_class) == known.end())
     return fmt::format("the program of {} is one of {}, the model has layers of class {}", file.name, known.front(),

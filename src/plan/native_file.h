@@ -33,7 +33,13 @@ struct NativeFile {
   std::string name;
   std::vector<std::string> needs;                                        // conditions that must hold of a model
   std::map<std::string, std::map<std::string, std::string>> attributes;  // by kernel, where an op does not say otherwise
-  std::vector<std::string> buffers;                                      // endings of published names that nobody reads
+  // Kernels that there are not, each with conditions: the model has need of it where they all hold.
+  struct Missing {
+    std::string kernel;
+    std::vector<std::string> when;
+  };
+  std::vector<Missing> missing;
+  std::vector<std::string> buffers;  // endings of published names that nobody reads
   // Of a family whose name models are given that are merely like it: class names of the layers that it is a program of; empty: all.
   std::vector<std::string> layer_classes;
   Unit embedding, block, head;

@@ -5,6 +5,7 @@
 #include "base/value_json.h"
 #include "model/count.h"
 #include "model/hf_config.h"
+#include "plan/native_program.h"
 #include "support/presets.h"
 
 #include <catch2/catch.hpp>
@@ -107,6 +108,56 @@ TEST_CASE("config reading: a larger base, sections of positions, one number for 
   CHECK(text->family == "qwen2_5_vl_text");
   CHECK(text->qkv_bias);
   CHECK(text.diagnostics.front().message == "of 'qwen2_5_vl' the text model alone is planned ('text_config')");
+}
+
+TEST_CASE("config reading: a text part has its class's own numbers where it says none") {
+  const Result<Geometry> llava = from_json(R"({"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064},)"
+                                           R"( "vision_config": {"model_type": "clip_vision_model"}})");
+  REQUIRE(llava.ok());
+  CHECK(count_parameters(*llava).total == 6'738'939'904);  // the language model of llava-hf/llava-1.5-7b-hf
+  const Result<Geometry> mistral =
+      from_json(R"({"model_type": "llava_next", "text_config": {"model_type": "mistral", "vocab_size": 32064}})");
+  CHECK(count_parameters(*mistral).total == 7'242'256'384);
+  check_refused(from_json(R"({"model_type": "llama", "vocab_size": 32064})"),
+                "config.json has no 'num_hidden_layers'");  // no text part
+  CHECK_FALSE(
+      from_json(R"({"model_type": "x", "text_config": {"model_type": "qwen3", "vocab_size": 320}})").ok());  // written over Llama
+}
+
+TEST_CASE("config reading: families whose own code is not Transformers'") {
+  const std::string minicpm = R"({"model_type": "minicpm", "hidden_size": 2304, "intermediate_size": 5760, "num_hidden_layers": 40,)"
+                              R"( "num_attention_heads": 36, "vocab_size": 122753, "scale_emb": 12, "dim_model_base": 256,)"
+                              R"( "scale_depth": 1.4)";
+  const Geometry two_b = *from_json(minicpm + "}");
+  CHECK(count_parameters(two_b).total == 2'724'880'896);  // openbmb/MiniCPM-2B-sft-bf16
+  CHECK(check_native(two_b).empty());
+  CHECK(native_programs(two_b)->file == "minicpm");
+  const Geometry experts = *from_json(minicpm + R"(, "num_experts": 8})");
+  CHECK(count_parameters(experts).total == 13'873'291'776);  // 40 · (7 · 3 · 5,760 + 8) · 2,304 more
+  CHECK(format_diagnostics(check_native(experts)).find("8 experts; its blocks are dense") != std::string::npos);
+}
+
+TEST_CASE("config reading: what a model has need of and there is not is said by the name of the kernel") {
+  const std::string sizes = R"(", "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 1000,)"
+                            R"( "intermediate_size": 2048, "num_local_experts": 8, "num_experts_per_tok": 2)";
+  for (const auto& [type, kernel] :
+       {std::pair<std::string, std::string>{"bloom", "attention whose scores are biased by distance (ALiBi)"},
+        {"mpt", "attention whose scores are biased by distance (ALiBi)"},
+        {"ministral3", "queries that are multiplied by a factor of their position (llama_4_scaling_beta)"},
+        {"olmo", "LayerNorm without weights"},
+        {"phimoe", "a router that chooses by SparseMixer"},
+        {"llama4_text", "attention in chunks of tokens (Llama 4)"},
+        {"minicpm3", "latent attention that rotates the two halves of a head (MiniCPM 3)"}}) {
+    INFO(type);
+    const Result<Geometry> g = from_json(R"({"model_type": ")" + type + sizes + "}");
+    REQUIRE(g.ok());
+    const Diagnostics said = check_native(*g);
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].message == "the native trainer cannot run model 'mine' yet: there is no kernel for " + kernel);
+  }
+  const Result<Geometry> learned =
+      from_json(R"({"model_type": "mpt)" + sizes + R"(, "attn_config": {"alibi": false}, "max_seq_len": 64})");
+  CHECK(format_diagnostics(check_native(*learned)).find("ALiBi") == std::string::npos);  // it lacks other things
 }
 
 }  // namespace distsetup

@@ -123,11 +123,11 @@ TEST_CASE("geometry: dense_layers and expert_layer say which layers have experts
 }
 
 TEST_CASE("geometry: an unknown model_type without sizes is refused by what is missing") {
-  const Result<Geometry> g = from_json(R"({"model_type": "qwen", "hidden_size": 32})");
+  const Result<Geometry> g = from_json(R"({"model_type": "unheard_of", "hidden_size": 32})");
   REQUIRE_FALSE(g.ok());
   CHECK(g.diagnostics[0].code == code::kUnsupportedArchitecture);
   CHECK(g.diagnostics[0].message.starts_with(
-      "model_type 'qwen' is not known, and its config.json has no 'num_hidden_layers, vocab_size'"));
+      "model_type 'unheard_of' is not known, and its config.json has no 'num_hidden_layers, vocab_size'"));
   CHECK(g.diagnostics[0].location.line == 1);
   const Result<Geometry> none = from_json("{}");
   REQUIRE_FALSE(none.ok());
