@@ -117,11 +117,20 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return out;
 }
 
-// The first error of the planner, without its colours and places.
-std::string first_error(const std::string& said) {
+// The first error of the planner and its help, without colours and places.
+struct PlannerError {
+  std::string what, help;
+};
+
+PlannerError first_error(const std::string& said) {
   const size_t at = said.find("error[");
   const size_t begin = at == std::string::npos ? 0 : said.find("]: ", at) + 3;
-  return said.substr(begin, said.find('\n', begin) - begin);
+  const std::string one = said.substr(begin, said.find("\nerror[", begin) - begin);
+  PlannerError error{one.substr(0, one.find('\n')), ""};
+  constexpr std::string_view kHelp = "\n  help: ";
+  if (const size_t help = one.find(kHelp); help != std::string::npos)
+    error.help = one.substr(help + kHelp.size(), one.find('\n', help + 1) - help - kHelp.size());
+  return error;
 }
 
 }  // namespace
@@ -152,9 +161,10 @@ std::string ask_for_plan(const std::vector<std::string>& flags, const RankEnviro
   }
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (code == 0) return plan.text();
-  const std::string why = environment.rank == 0 ? "see above" : first_error(said.text());
+  // A launcher stops rank 0 as soon as another rank ends, maybe before it has printed anything: each says how to mend it.
+  const PlannerError why = environment.rank == 0 ? PlannerError{"see above", ""} : first_error(said.text());
   throw Failure(code == kExitUsage ? kExitUsage : kExitBadPlan,
-                code == 4 ? "nothing fits: no plan for these flags" : fmt::format("no plan for these flags: {}", why));
+                code == 4 ? "nothing fits: no plan for these flags" : fmt::format("no plan for these flags: {}", why.what), why.help);
 }
 
 }  // namespace distsetup

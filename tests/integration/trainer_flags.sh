@@ -94,6 +94,10 @@ has "published weights, left alone" "$said" "random"
 mkdir weights && cp tiny/config.json weights && touch weights/model.safetensors
 run "weights that are none" 3 "$trainer" --hf-model weights "${flags[@]:3}"
 has "weights that are none" "$said" "model.safetensors"
+# A launcher may stop rank 0 before it has said anything: the others say what is wrong and how to mend it.
+run "no weights, said by another rank" 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 HF_HOME="$work/no cache" \
+  "$trainer" --hf-model meta-llama/Llama-2-7b-hf "${flags[@]:3}"
+has "no weights, said by another rank" "$said" "is no folder, and no downloaded model in '$work/no cache/hub'; help: download it: hf download meta"
 run "no data" 5 "$trainer" --from-scratch --model-size tiny --seq-len 32 --max-steps 4
 run "more ranks than were started" 5 "$trainer" "${flags[@]}" --gpus 2
 has "more ranks than were started" "$said" "the plan is for 2"
