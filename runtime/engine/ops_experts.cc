@@ -212,6 +212,16 @@ void count_routes_backward(const Call& c) {
                              out<E>(c, 0) + begin * E_, end - begin, E_, c.attributes->chosen, scale);
   });
 }
+// router_sums of all ranks of tp -> router_sums
+template <class>
+void sum_routes(const Call& c) {
+  const int64_t n = numel(c.writes[0]);
+  for (int64_t i = 0; i < n; ++i) {
+    double sum = 0;
+    for (int64_t rank = 0; rank < c.reads[0].dim(0); ++rank) sum += in<double>(c, 0)[rank * n + i];
+    out<double>(c, 0)[i] = sum;
+  }
+}
 // router_sums, router_scale, loss -> loss
 template <class>
 void balance_loss(const Call& c) {
@@ -268,6 +278,7 @@ constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
                                DISTSETUP_ENTRY(clear_routes),
                                DISTSETUP_ENTRY(count_routes),
                                DISTSETUP_ENTRY(count_routes_backward),
+                               DISTSETUP_ENTRY(sum_routes),
                                DISTSETUP_ENTRY(balance_loss),
                                DISTSETUP_ENTRY(router_z_loss),
                                DISTSETUP_ENTRY(router_z_loss_backward)};

@@ -26,6 +26,10 @@ void declare_all_starts(const Op& op, Builder& b) { b.declare(op.writes[0], {"ep
 // -> starts of this rank's experts
 void declare_own_starts(const Op& op, Builder& b) { b.declare(op.writes[0], {"E/ep+1"}, b.dtype(op.reads[0])); }
 
+// router_sums -> those of all ranks of tp -> router_sums, of the tokens of all
+void declare_all_routes(const Op& op, Builder& b) { b.declare(op.writes[0], {"tp", "2", "E"}, Dtype::kF64); }
+void declare_run_buffer(const Op& op, Builder& b) { (void)b.shape(op.writes[0]); }
+
 // --- rows, starts of all ranks -> rows
 
 void declare_dispatched(const Op& op, Builder& b) {
@@ -121,6 +125,8 @@ const std::vector<KernelRule>& expert_parallel_rules() {
   static const std::vector<KernelRule> rules = {
       {"gather_starts", kAllGather, 1, 1, {}, declare_all_starts, nullptr, no_adjoint},
       {"own_starts", kElementwise, 1, 1, {}, declare_own_starts, nullptr, no_adjoint},
+      {"gather_routes", kAllGather, 1, 1, {}, declare_all_routes, nullptr, no_adjoint},
+      {"sum_routes", kElementwise, 1, 1, {}, declare_run_buffer, nullptr, no_adjoint},
       {kDispatchRows, kAllToAll, 2, 1, {}, declare_dispatched, nullptr, dispatch_adjoint},
       {kCollectRows, kAllToAll, 2, 1, {}, declare_collected, nullptr, collect_adjoint},
       {"sort_weights", kCopy, 2, 1, {}, declare_sorted_weights, nullptr, sorted_weights_adjoint},
@@ -154,8 +160,8 @@ std::string expert_split_problem(const Geometry& g, const ProgramSplit& split) {
   const bool has_copy = split.preference && keeps_reference(*split.preference);
   if (split.tp > 1 && g.num_experts > 0 && has_copy)
     return fmt::format("a frozen copy of its experts as the reference of pairs with tensor parallelism over {} ranks", split.tp);
-  if (split.tp > 1 && (g.router_loss > 0 || g.router_z_loss > 0))
-    return fmt::format("the losses of its routers, which are of all tokens, with tensor parallelism: each of {} ranks routes a part",
+  if (split.tp > 1 && g.router_z_loss > 0)
+    return fmt::format("the z-loss of its routers, which is of all tokens, with tensor parallelism: each of {} ranks routes a part",
                        split.tp);
   if (split.ep == 1) return "";
   if (g.num_experts == 0) return fmt::format("it has no experts, and ep is {}", split.ep);

@@ -216,7 +216,6 @@ std::vector<std::string> without_attention(std::vector<std::string> saved, const
 // Heads and feed-forward elements go whole to ranks; the vocabulary is padded.
 std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   const int tp = split.tp;
-  if (g.attention == Attention::kLatent && tp > 1) return fmt::format("latent attention with tensor parallelism over {} ranks", tp);
   if (const std::string problem = expert_split_problem(g, split); !problem.empty()) return problem;
   for (const auto& [what, count] : {std::pair<std::string_view, int64_t>{"heads", g.num_heads},
                                     {"key and value heads", g.num_kv_heads},

@@ -23,9 +23,21 @@ std::vector<std::string> words_of(std::string_view expression) {
   return words;
 }
 
+// "a*(dn+dv)" -> "a*": without sums of what all ranks have alike, which are a factor as any other.
+std::string without_common_sums(std::string size) {
+  for (size_t open = size.find('('); open != std::string::npos; open = size.find('(', open + 1)) {
+    const size_t close = size.find_first_of("()", open + 1);
+    if (close == std::string::npos || size[close] == '(') continue;
+    const std::vector<std::string> words = words_of(std::string_view(size).substr(open, close - open));
+    if (std::none_of(words.begin(), words.end(), is_split_symbol)) size.erase(open, close + 1 - open);
+  }
+  return size;
+}
+
 // "kv*d": one of the symbols times what all ranks have alike.
-bool is_one_matrix(std::string_view size) {
-  if (size.find_first_of("+-/,") != std::string_view::npos) return false;
+bool is_one_matrix(const std::string& whole) {
+  const std::string size = without_common_sums(whole);
+  if (size.find_first_of("+-/,(") != std::string::npos) return false;
   const std::vector<std::string> words = words_of(size);
   const auto is_number = [](const std::string& w) { return std::isdigit(static_cast<unsigned char>(w.front())) != 0; };
   return std::count_if(words.begin(), words.end(), is_split_symbol) == 1 && std::none_of(words.begin(), words.end(), is_number);
@@ -83,6 +95,19 @@ void add_product(Op op, ProgramBuilder& b, const AroundProduct& around) {
   if (around.beside) around.beside(product);
 }
 
+// Every head reads the latent and the rotary key beside it, of all tokens.
+void gather_latent(Op& op, ProgramBuilder& b) {
+  for (std::string& r : op.reads)
+    if (op.kernel == "latent_part" || op.kernel == "latent_heads") r = gathered(op, r, b);
+}
+
+// Its weight is on each rank, though it sees all tokens: the gradient that comes to it is of the rank's own heads, one part of a sum.
+bool is_norm_of_heads(const Op& op, ProgramBuilder& b) {
+  if (op.kernel == "qk_norm") return true;
+  const Op* writer = b.writer(op.reads[0]);
+  return writer != nullptr && writer->kernel == "latent_part";
+}
+
 void add_loss(const Op& op, ProgramBuilder& b) {
   Op local = op, gather;
   local.name += "_local";
@@ -99,6 +124,22 @@ void add_loss(const Op& op, ProgramBuilder& b) {
   b.add(std::move(local));
   b.add(std::move(gather));
   b.add(std::move(finish));
+}
+
+// The load-balancing loss is of the tokens of all ranks.
+void add_balance_loss(Op op, ProgramBuilder& b) {
+  Op gather, sum;
+  gather.name = op.name + "_gather";
+  gather.kernel = "gather_routes";
+  gather.reads = {op.reads[0]};
+  gather.writes = {op.reads[0] + "_all"};
+  sum.name = op.name + "_sum";
+  sum.kernel = "sum_routes";
+  sum.reads = gather.writes;
+  sum.writes = gather.reads;
+  b.add(std::move(gather));
+  b.add(std::move(sum));
+  b.add(std::move(op));
 }
 
 }  // namespace
@@ -126,9 +167,11 @@ void add_split(Op op, ProgramBuilder& b, const AroundProduct& around) {
   if (op.kernel == "linear" || op.kernel == "linear_add") return add_product(std::move(op), b, around);
   if (op.kernel == "embedding_forward") return add_partial(std::move(op), b, {});
   if (op.kernel == "cross_entropy") return add_loss(op, b);
+  if (op.kernel == "balance_loss") return add_balance_loss(std::move(op), b);
   if (op.kernel == "qk_norm_wide") return b.fail("its norms of q and k go over all heads, which tensor parallelism splits");
+  gather_latent(op, b);
   for (const std::string& r : op.reads) {
-    if (!r.starts_with("p:") || op.kernel == "qk_norm") continue;  // a head's norm is on each rank, for its heads
+    if (!r.starts_with("p:") || is_norm_of_heads(op, b)) continue;
     if ((b.split(r) >= 0) != is_full(op.reads[0], b))
       return b.fail(fmt::format("op '{}' reads '{}' and '{}', of which tensor parallelism splits one", op.name, op.reads[0], r));
   }

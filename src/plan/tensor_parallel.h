@@ -4,8 +4,10 @@
 // shows in its shape; the ops that lead from one to the other are put in here:
 //   a product whose rows are split      gathers all tokens before it
 //   one whose columns are split         makes a part of every token's sum: it is reduced, each rank keeps its own tokens
+//   latents           are gathered with the rotary key beside them: each rank makes keys and values of its heads out of them
 //   the embedding                       looks up its rows of the vocabulary, then the same
 //   the loss                            gathers three numbers of each token and rank
+//   that which balances experts         gathers what each rank's routers have counted
 // Backward follows from the adjoints, as for any op.
 #pragma once
 #include <functional>

@@ -220,6 +220,10 @@ TEMPLATE_TEST_CASE("cuda: the load-balancing loss and its gradient", "[cuda_kern
     for (int layer = 0; layer < 2; ++layer)
       cuda::count_routes(kElement<TestType>, logits.data(), choice.data(), sums2.data(), T, E, k, nullptr);
     for (int64_t e = 0; e < 2 * E; ++e) CHECK(sums2[size_t(e)] == Approx(sums[size_t(e)]).epsilon(1e-6));
+    const std::vector<double> all = {1, 2, 3, 4, 50, 60, 70, 80};
+    std::vector<double> of_both(4);
+    cuda::sum_routes(all.data(), of_both.data(), 2, 2, nullptr);
+    CHECK(of_both == std::vector<double>{51, 62, 73, 84});
     cuda::balance_loss(sums2.data(), &scale, loss2.data(), E, k, factor, nullptr);
     CHECK(loss2[0] == Approx(loss).epsilon(1e-9));
     std::vector<TestType> alone2(alone.size()), added2 = before;

@@ -107,6 +107,20 @@ TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[ex
   check_strategies("gpt_oss", {Recompute::kSelective, Recompute::kFull}, each);
 }
 
+TEST_CASE("the load-balancing loss is of the tokens of all tensor-parallel ranks", "[expert_parallel]") {
+  for (const char* which : {"mixtral", "qwen2"})
+    for (const SharedStrategy& s : {SharedStrategy{"ep 1", Sharding::kZero1, 1, 1, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
+                                    SharedStrategy{"ep 2", Sharding::kDdp, 1, 1, 2, 1, CpMethod::kAllGather, true, 1, 1, 2}}) {
+      INFO(which << " " << s.name);
+      TinyOptions o;
+      o.geometry = shared_geometry(which, s.ep);
+      o.geometry.router_loss = 0.5;
+      o.steps = 4;
+      split(o, s);
+      check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
+    }
+}
+
 TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel]") {
   check_strategies("adversarial", {Recompute::kNone}, num_rounds(1) > 1 ? 1 : 3);
   TinyOptions o;  // and it is so: all rows of all ranks come to the first
@@ -268,7 +282,7 @@ TEST_CASE("what shared experts cannot be run with is refused by name", "[expert_
   CHECK(refused(o).find("with ddp the ranks of dp_shard 1 × cp 1 × tp 2 = 2 share experts alone, and ep is 1") != std::string::npos);
   o.sharding = Sharding::kZero1, o.shard = 2;
   CHECK(refused(o, [](Plan& p) { p.offload.optimizer = OffloadPlace::kHost; }) == "accepted");
-  CHECK(refused(o, [](Plan& p) { p.model.router_loss = 0.01; }).find("the losses of its routers") != std::string::npos);
+  CHECK(refused(o, [](Plan& p) { p.model.router_z_loss = 0.01; }).find("the z-loss of its routers") != std::string::npos);
   o.preference = PreferencePlan{};
   CHECK(refused(o) == "accepted");
   o.preference->reference = "sharded";

@@ -76,19 +76,41 @@ TEST_CASE("latent attention trains on every mesh as on one rank", "[latent]") {
     Sharding sharding;
     int shard, cp = 1, pp = 1;
     CpMethod method = CpMethod::kAllGather;
+    int tp = 1, ep = 1;
   };
   for (const std::string which : {"deepseek_v2", "deepseek_v3"})
     for (const Mesh& m :
          {Mesh{"zero3 2", Sharding::kZero3, 2}, Mesh{"zero1 2 x cp 2", Sharding::kZero1, 2, 2},
           Mesh{"ulysses 2", Sharding::kDdp, 1, 2, 1, CpMethod::kUlysses}, Mesh{"ring 2", Sharding::kDdp, 1, 2, 1, CpMethod::kRing},
-          Mesh{"zero2 2 x pp 2", Sharding::kZero2, 2, 1, 2}}) {
+          Mesh{"zero2 2 x pp 2", Sharding::kZero2, 2, 1, 2}, Mesh{"tp 2", Sharding::kZero1, 1, 1, 1, CpMethod::kAllGather, 2},
+          Mesh{"zero3 2 x tp 2, ep 2", Sharding::kZero3, 2, 1, 1, CpMethod::kAllGather, 2, 2},
+          Mesh{"ring 2 x tp 2", Sharding::kZero2, 1, 2, 1, CpMethod::kRing, 2},
+          Mesh{"ulysses 2 x tp 2, ep 4", Sharding::kDdp, 1, 2, 1, CpMethod::kUlysses, 2, 4},
+          Mesh{"pp 2 x tp 2", Sharding::kZero3, 1, 1, 2, CpMethod::kAllGather, 2}}) {
       INFO(which << " " << m.name);
       TinyOptions o;
       o.geometry = latent_geometry(which);
       o.steps = 4;
       o.accumulation = 2;
+      if (m.tp > 1) o.geometry.feed_forward = 38;
+      if (m.ep == 4) o.geometry.num_experts = 4, o.geometry.router_groups = o.geometry.router_groups_chosen = 1;
+      o.tp = m.tp, o.ep = m.ep;
       o.sharding = m.sharding, o.shard = m.shard, o.cp = m.cp, o.pp = m.pp, o.cp_method = m.method;
       check_as_one_rank(o, {m.pp > 1 ? Recompute::kFull : Recompute::kSelective});
+    }
+}
+
+TEST_CASE("adapters beside latents that tensor-parallel ranks gather train as on one rank", "[latent]") {
+  for (const std::string which : {"deepseek_v2", "deepseek_v3"})
+    for (const std::string target : {"kv_b_proj", "kv_a_proj_with_mqa", "o_proj"}) {
+      INFO(which << " " << target);
+      TinyOptions o;
+      o.geometry = latent_geometry(which);
+      o.geometry.feed_forward = 38;
+      o.targets = {target}, o.rank = 2;
+      o.steps = 4;
+      o.sharding = Sharding::kZero3, o.shard = 2, o.tp = 2;
+      check_as_one_rank(o, {Recompute::kSelective, Recompute::kFull});
     }
 }
 

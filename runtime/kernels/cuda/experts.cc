@@ -140,6 +140,10 @@ void add_routes_backward(const Call& c) {
   balance_backward(element(c), bytes_in(c, 0), in<double>(c, 1), in<double>(c, 2), bytes_in(c, 3), bytes_out(c, 0), c.reads[0].dim(0),
                    c.reads[0].dim(1), c.attributes->chosen, factor(c), compute());
 }
+// router_sums of all ranks of tp -> router_sums
+void add_up_routes(const Call& c) {
+  sum_routes(in<double>(c, 0), out<double>(c, 0), c.reads[0].dim(0), c.reads[0].dim(2), compute());
+}
 // router_sums, router_scale, loss -> loss
 void add_balance_loss(const Call& c) {
   balance_loss(in<double>(c, 0), in<double>(c, 1), out<double>(c, 0), c.reads[0].dim(1), c.attributes->chosen, factor(c), compute());
@@ -277,6 +281,7 @@ const std::map<std::string, OpFunction>& expert_kernels() {
       {"clear_routes", clear_sums},
       {"count_routes", add_routes},
       {"count_routes_backward", add_routes_backward},
+      {"sum_routes", add_up_routes},
       {"balance_loss", add_balance_loss},
       {"router_z_loss", add_z_loss},
       {"router_z_loss_backward", add_z_loss_backward}};

@@ -111,6 +111,7 @@ void count_above_share(Element element, const int64_t* choice_N, void* above_E, 
 // scale, of the loss-balancing factor: device memory. balance_loss adds to loss.
 void count_routes(Element element, const void* logits_TE, const int64_t* choice_Tk, double* sums_2E, int64_t T, int64_t num_experts,
                   int64_t k, StreamHandle stream);
+void sum_routes(const double* all_R2E, double* sums_2E, int64_t ranks, int64_t num_experts, StreamHandle stream);
 void balance_loss(const double* sums_2E, const double* scale, double* loss, int64_t num_experts, int64_t k, double factor,
                   StreamHandle stream);
 void balance_backward(Element element, const void* logits_TE, const double* sums_2E, const double* scale, const void* before_TE,

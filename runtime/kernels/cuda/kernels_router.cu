@@ -199,6 +199,13 @@ __device__ inline double rows_of(const double* sums, int64_t num_experts, int64_
   for (int64_t e = threadIdx.x; e < num_experts; e += kWarp) choices += sums[e];
   return warp_sum(choices) / double(k);
 }
+__global__ void sum_routes_kernel(const double* all, double* sums, int64_t ranks, int64_t n) {
+  for (int64_t i = threadIdx.x; i < n; i += kWarp) {
+    double sum = 0;
+    for (int64_t rank = 0; rank < ranks; ++rank) sum += all[rank * n + i];
+    sums[i] = sum;
+  }
+}
 __global__ void balance_loss_kernel(const double* sums, const double* scale, double* loss, int64_t num_experts, int64_t k,
                                     double factor) {
   const double rows = rows_of(sums, num_experts, k);
@@ -299,6 +306,10 @@ void count_routes(Element element, const void* logits, const int64_t* choice, do
     launch(count_routes_kernel<E>, 1, kCountWarps * kWarp, stream, DISTSETUP_IN(logits), choice, sums, T, num_experts, k);
   });
   check_launch("count_routes");
+}
+void sum_routes(const double* all, double* sums, int64_t ranks, int64_t num_experts, StreamHandle stream) {
+  launch(sum_routes_kernel, 1, kWarp, stream, all, sums, ranks, 2 * num_experts);
+  check_launch("sum_routes");
 }
 void balance_loss(const double* sums, const double* scale, double* loss, int64_t num_experts, int64_t k, double factor,
                   StreamHandle stream) {
