@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "plan/expert_rules.h"
 #include "runtime/engine/ops_table.h"
 #include "runtime/engine/threads.h"
 #include "runtime/kernels/cpu/experts.h"
@@ -49,13 +50,14 @@ void route_backward(const Call& c) {
 // choice -> order, place, starts
 template <class>
 void sort_experts(const Call& c) {
-  cpu::sort_experts(in<int64_t>(c, 0), out<int64_t>(c, 0), out<int64_t>(c, 1), out<int64_t>(c, 2), numel(c.reads[0]),
-                    c.writes[2].dim(0) - 1);
+  const int64_t N = numel(c.reads[0]), num_experts = c.writes[2].dim(0) - 1;
+  cpu::sort_experts(in<int64_t>(c, 0), out<int64_t>(c, 0), out<int64_t>(c, 1), out<int64_t>(c, 2), N, num_experts,
+                    capacity_rows(c.attributes->capacity, N, num_experts), c.writes[0].dim(0));
 }
 // x, order -> rows
 template <class E>
 void permute(const Call& c) {
-  const int64_t H = c.reads[0].dim(1), k = c.writes[0].dim(0) / c.reads[0].dim(0);
+  const int64_t H = c.reads[0].dim(1), k = choices_of_token(*c.attributes, c.writes[0].dim(0), c.reads[0].dim(0));
   parallel_ranges(c.writes[0].dim(0), 2 * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::permute<E>(in<E>(c, 0), in<int64_t>(c, 1), out<E>(c, 0), begin, end, H, k);
   });
@@ -63,7 +65,7 @@ void permute(const Call& c) {
 // rows, place[, addend] -> y
 template <class E>
 void unpermute(const Call& c) {
-  const int64_t H = c.reads[0].dim(1), T = c.writes[0].dim(0), k = c.reads[0].dim(0) / T;
+  const int64_t H = c.reads[0].dim(1), T = c.writes[0].dim(0), k = numel(c.reads[1]) / T;
   parallel_ranges(T, (k + 2) * H * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     cpu::unpermute<E>(in<E>(c, 0), in<int64_t>(c, 1), optional_in<E>(c, 2), out<E>(c, 0), begin, end, H, k);
   });
@@ -89,9 +91,11 @@ void gated_weighted(const Call& c) {
   const int64_t F = c.writes[0].dim(1);
   parallel_ranges(c.writes[0].dim(0), 4 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
+      const int64_t choice = in<int64_t>(c, 2)[i];
+      if (choice < 0) continue;
       E* const m = out<E>(c, 0) + i * F;
       gate_row<kF, E>(in<E>(c, 0) + i * 2 * F, m, F);
-      cpu::scale_row<E>(m, in<float>(c, 1)[in<int64_t>(c, 2)[i]], m, F);
+      cpu::scale_row<E>(m, in<float>(c, 1)[choice], m, F);
     }
   });
 }
@@ -110,9 +114,11 @@ float gate_row_gradient(const E* dm, const E* gu, float weight, E* dgu, int64_t 
 template <Activation kF, class E>
 void gated_weighted_backward(const Call& c) {
   const int64_t F = c.reads[0].dim(1);
+  if (c.attributes->capacity > 0) std::fill_n(out<float>(c, 1), numel(c.writes[1]), 0.0f);  // choices without a row
   parallel_ranges(c.reads[0].dim(0), 8 * F * int64_t(sizeof(E)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t choice = in<int64_t>(c, 3)[i];
+      if (choice < 0) continue;
       out<float>(c, 1)[choice] =
           gate_row_gradient<kF, E>(in<E>(c, 0) + i * F, in<E>(c, 1) + i * 2 * F, in<float>(c, 2)[choice], out<E>(c, 0) + i * 2 * F, F);
     }
@@ -137,11 +143,16 @@ void own_starts(const Call& c) {
 // weights, order -> weights of rows; and back
 template <class>
 void sort_weights(const Call& c) {
-  for (int64_t i = 0; i < c.writes[0].dim(0); ++i) out<float>(c, 0)[i] = in<float>(c, 0)[in<int64_t>(c, 1)[i]];
+  const int64_t* const order = in<int64_t>(c, 1);
+  for (int64_t i = 0; i < c.writes[0].dim(0); ++i)
+    if (order[i] >= 0) out<float>(c, 0)[i] = in<float>(c, 0)[order[i]];
 }
 template <class>
 void unsort_weights(const Call& c) {
-  for (int64_t i = 0; i < c.reads[0].dim(0); ++i) out<float>(c, 0)[in<int64_t>(c, 1)[i]] = in<float>(c, 0)[i];
+  const int64_t* const order = in<int64_t>(c, 1);
+  if (c.attributes->capacity > 0) std::fill_n(out<float>(c, 0), numel(c.writes[0]), 0.0f);  // choices without a row
+  for (int64_t i = 0; i < c.reads[0].dim(0); ++i)
+    if (order[i] >= 0) out<float>(c, 0)[order[i]] = in<float>(c, 0)[i];
 }
 // gu, weights of rows, starts -> m. Behind the last expert's rows there are none.
 template <Activation kF, class E>

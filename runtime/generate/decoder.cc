@@ -68,6 +68,12 @@ struct Rows {
   double multiplier = 1, soft_cap = 0;  // of the logits
 };
 
+// Experts take all rows: what becomes of a token does not depend on how many are read together.
+Plan without_capacity(Plan plan) {
+  plan.model.expert_capacity = 0;
+  return plan;
+}
+
 struct RopeTable {
   std::vector<float> cos, sin;
   int64_t row = 0;
@@ -94,7 +100,7 @@ struct Decoder::State {
   int64_t num_tokens = 0;
 };
 
-Decoder::State::State(const Plan& p, int64_t most) : plan(p), most_tokens(most) {
+Decoder::State::State(const Plan& p, int64_t most) : plan(without_capacity(p)), most_tokens(most) {
   CHECK(most_tokens > 0, "{}", most_tokens);
   one.num = 1, several.num = kPromptRows;
   Schedule of_one = evaluation(plan, one.num), of_several = evaluation(plan, several.num);

@@ -74,6 +74,9 @@ struct Geometry {
   int64_t router_groups = 1;       // experts are in groups, of which a token sees the best
   int64_t router_groups_chosen = 1;
   double router_bias_rate = 0;  // what a step moves each expert's correction by, against its share of tokens; 0: they stay as they are
+  // Rows that an expert takes of a rank's tokens, at most: this many times an equal share, the first tokens first; others pass it by
+  // (Switch Transformers, arXiv 2101.03961, section 2.2). 0: it takes all.
+  double expert_capacity = 0;
   double router_loss = 0;       // what the load-balancing loss is multiplied by; 0: there is none
   double router_z_loss =
       0;  // what the mean square of the routers' log-sum-exp is multiplied by, of each layer; 0: there is no such loss

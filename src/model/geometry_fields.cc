@@ -34,6 +34,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"router_groups", &Geometry::router_groups},
     {"router_groups_chosen", &Geometry::router_groups_chosen},
     {"router_bias_rate", &Geometry::router_bias_rate},
+    {"expert_capacity", &Geometry::expert_capacity},
     {"router_loss", &Geometry::router_loss},
     {"router_z_loss", &Geometry::router_z_loss},
     {"attention", &Geometry::attention},

@@ -104,7 +104,7 @@ Json config_with(const Family& family, const Geometry& g, unsigned chosen, HeadS
 // What a config.json says of a model: all but its names, and what is not of the model.
 Geometry as_stated(Geometry g) {
   g.name = g.label = g.hub_id = g.source = g.layer_class = g.native_program = "";
-  g.router_bias_rate = g.router_z_loss = 0;                       // how it is trained
+  g.router_bias_rate = g.router_z_loss = g.expert_capacity = 0;   // how it is trained
   if (g.rope_scaling == "linear") g.rope_original_positions = 0;  // read and not used
   return g;
 }

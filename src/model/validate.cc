@@ -74,7 +74,8 @@ void check_attention(const Geometry& g, GeometryCheck& check) {
 void check_experts(const Geometry& g, GeometryCheck& check) {
   if (g.num_experts < 0) check.fail(fmt::format("num_experts is {}, expected 0 (dense) or more", g.num_experts));
   if (g.num_experts <= 0) {
-    if (g.experts_per_token > 0 || g.expert_feed_forward > 0 || g.num_shared_experts > 0 || g.shared_feed_forward > 0) {
+    if (g.experts_per_token > 0 || g.expert_feed_forward > 0 || g.num_shared_experts > 0 || g.shared_feed_forward > 0 ||
+        g.expert_capacity > 0) {
       check.fail("keys of experts are given but num_experts is 0", "set num_experts, or remove the keys of experts");
     }
     return;
@@ -95,6 +96,8 @@ void check_experts(const Geometry& g, GeometryCheck& check) {
   }
   if (!(g.router_scaling > 0)) check.fail(fmt::format("router_scaling is {}, expected more than 0", g.router_scaling));
   if (!(g.router_bias_rate >= 0)) check.fail(fmt::format("router_bias_rate is {}, expected 0 or more", g.router_bias_rate));
+  if (!(g.expert_capacity >= 0))
+    check.fail(fmt::format("expert_capacity is {}, expected 0 (an expert takes all rows) or more", g.expert_capacity));
   if (!(g.router_z_loss >= 0)) check.fail(fmt::format("router_z_loss is {}, expected 0 or more", g.router_z_loss));
   if (!(g.router_loss >= 0)) check.fail(fmt::format("router_loss is {}, expected 0 or more", g.router_loss));
   if (!(g.swiglu_limit >= 0) || (g.swiglu_limit > 0 && !(g.swiglu_alpha > 0)))

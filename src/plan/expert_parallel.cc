@@ -74,6 +74,7 @@ Op op_of(const Op& of, std::string_view suffix, std::string_view kernel, std::ve
   op.kernel = kernel;
   op.reads = std::move(reads);
   op.writes = {std::move(write)};
+  op.attributes = of.attributes;
   return op;
 }
 Op over_ep(Op op) {
@@ -153,7 +154,8 @@ void add_over_experts(Op op, ProgramBuilder& b) {
 
 int64_t most_expert_rows(const Geometry& g, int64_t tokens, int ep) {
   if (g.num_experts == 0) return 0;
-  return ep * tokens * std::min<int64_t>(g.experts_per_token, g.num_experts / ep);
+  const int64_t own = g.num_experts / ep, choices = tokens * g.experts_per_token;
+  return ep * std::min(tokens * std::min(g.experts_per_token, own), own * capacity_rows(g.expert_capacity, choices, g.num_experts));
 }
 
 std::string expert_split_problem(const Geometry& g, const ProgramSplit& split) {

@@ -9,8 +9,8 @@
 //   grouped_linear  with the experts that the rank has
 //   unpermute       after collect_rows, the way back
 // With tensor parallelism a rank's tokens are its part of those that norms see, and ranks of tp are among those that share experts.
-// No row is dropped. Memory is that of the most rows that can come: Te = ep T min(k, E / ep), all tokens of all ranks to the experts
-// of one. What lies behind the rows that came is never read.
+// No row is dropped, unless experts have a capacity. Memory is that of the most rows that can come: Te = ep T min(k, E / ep), all
+// tokens of all ranks to the experts of one, or what these take. What lies behind the rows that came is never read.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,11 +1,14 @@
 #include "plan/expert_rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace distsetup {
 namespace {
 
 using Builder = ProgramBuilder;
+
+constexpr const char* kRowsWithinCapacity = "Tc";
 
 // --- router
 
@@ -28,7 +31,7 @@ void route_adjoint(const Op& op, Builder& b) {
 void declare_sort(const Op& op, Builder& b) {
   const std::vector<std::string> choice = b.shape(op.reads[0]);
   const std::string rows = product_of(choice);
-  b.declare(op.writes[0], {rows}, Dtype::kI64);
+  b.declare(op.writes[0], {op.attributes.capacity > 0 ? kRowsWithinCapacity : rows}, Dtype::kI64);
   b.declare(op.writes[1], {rows}, Dtype::kI64);
   b.declare(op.writes[2], {"E+1"}, Dtype::kI64);
 }
@@ -142,6 +145,21 @@ const std::vector<KernelRule>& expert_rules() {
       {"balance_loss", kLoss, 3, 1, {}, declare_nothing, nullptr, no_adjoint},
       {"router_z_loss", kElementwise, 3, 1, {}, declare_nothing, nullptr, z_loss_adjoint}};
   return rules;
+}
+
+int64_t capacity_rows(double capacity, int64_t choices, int64_t num_experts) {
+  if (capacity == 0) return choices;
+  return std::min(choices,
+                  static_cast<int64_t>(std::ceil(capacity * static_cast<double>(choices) / static_cast<double>(num_experts))));
+}
+int64_t sorted_rows(double capacity, int64_t choices, int64_t num_experts) {
+  return std::min(choices, num_experts * capacity_rows(capacity, choices, num_experts));
+}
+Op with_capacity(Op op, const Geometry& geometry) {
+  if (geometry.expert_capacity == 0) return op;
+  op.attributes.capacity = geometry.expert_capacity;
+  op.attributes.chosen = geometry.experts_per_token;
+  return op;
 }
 
 const Op& sorted_by(std::string index, ProgramBuilder& b) {

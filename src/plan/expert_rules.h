@@ -7,6 +7,8 @@
 //   grouped_linear, ..._weighted   what each expert makes of its rows; the weights come in before the second product, so that what an
 //                 expert has made need not be kept
 //   unpermute     each token's rows added up, in the order of experts
+// With a capacity an expert takes no more than so many rows, the first of its tokens: there are "Tc" rows at most, place is -1 for a
+// choice that has none, order for a row that has no choice, and what lies there is never read. A dropped choice has no gradient.
 // The loss that spreads tokens evenly (Fedus et al., arXiv 2101.03961, as Transformers computes it, over all layers at once) has the
 // run buffer router_sums: how often each expert was chosen, and the sum of its probabilities, of a micro-batch. The z-loss (Zoph et
 // al., arXiv 2202.08906, equation 5) is each layer's own: the mean over tokens of the square of log Σ exp of its logits.
@@ -16,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/geometry.h"
 #include "plan/kernel_table.h"
 #include "plan/program.h"
 #include "plan/program_builder.h"
@@ -27,6 +30,15 @@ inline constexpr std::string_view kRouterSums = "router_sums", kRouterScale = "r
 inline constexpr int64_t kMostExpertsPerToken = 64;
 
 const std::vector<KernelRule>& expert_rules();
+
+// Rows that each of E experts takes of so many choices, at most (Geometry::expert_capacity), and all of them together.
+int64_t capacity_rows(double capacity, int64_t choices, int64_t num_experts);
+int64_t sorted_rows(double capacity, int64_t choices, int64_t num_experts);
+// The attributes of ops on rows of experts of which some may be dropped; and from them, how many choices a token has.
+Op with_capacity(Op op, const Geometry& geometry);
+inline int64_t choices_of_token(const OpAttributes& attributes, int64_t rows, int64_t tokens) {
+  return attributes.capacity > 0 ? attributes.chosen : rows / tokens;
+}
 
 // The op sort_experts that an order, a place or starts come from, also where ranks told each other of them. Fails in `b` where there
 // is none.

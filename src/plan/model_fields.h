@@ -73,6 +73,7 @@ void visit(V& v, Geometry& g) {
   v("router_groups", g.router_groups);
   v("router_groups_chosen", g.router_groups_chosen);
   v("router_bias_rate", g.router_bias_rate);
+  v("expert_capacity", g.expert_capacity, 0.0);
   v("router_loss", g.router_loss);
   v("router_z_loss", g.router_z_loss, 0.0);
   v("expert_layer", g.expert_layer);

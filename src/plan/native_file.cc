@@ -303,6 +303,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     Op op = o.op;
     op.kernel = kernel_name(op.kernel, geometry);
     op.attributes = attributes_of(file, o, geometry, layer);
+    if (has_expert_rows(op)) op = with_capacity(std::move(op), geometry);
     if (split.preference && op.kernel == "cross_entropy") {
       add_preference_loss(op, split, builder);
       continue;

@@ -94,6 +94,7 @@ Diagnostics refused_traits(const Geometry& g) {
   refuse(g.experts_per_token > kMostExpertsPerToken,
          fmt::format("{} experts per token, it runs up to {}", g.experts_per_token, kMostExpertsPerToken));
   refuse(g.scan_channels > 0, "layers that scan (Mamba)");
+  refuse(g.expert_capacity > 0 && g.mlp_bias, "experts with biases that take a part of their rows (expert_capacity)");
   return out;
 }
 
@@ -333,6 +334,7 @@ Symbols native_symbols(const Geometry& g, int64_t micro_batch, int64_t sequence_
           {"fs", g.shared_feed_forward},
           {"ep", split.ep},
           {"Te", most_expert_rows(g, sequences * rows / tp, split.ep)},
+          {"Tc", g.num_experts == 0 ? 0 : sorted_rows(g.expert_capacity, sequences * rows / tp * g.experts_per_token, g.num_experts)},
           {"a", g.num_heads / tp},
           {"kv", g.num_kv_heads / tp},
           {"d", g.head_size},

@@ -98,7 +98,8 @@ struct OpAttributes {
   int64_t tensor_ranks = 1;               // of records of nf4: ranks that have a part of the matrix each (nf4.h)
   int64_t first_row = 0;                  // of a table of positions: the row of position 0; those before it are of none (OPT: 2)
   double limit = 0, alpha = 0;            // of a clipped gate (Geometry::swiglu_limit)
-  int64_t chosen = 0;                     // of the load-balancing loss: experts that a token has
+  int64_t chosen = 0;                     // of the load-balancing loss, and of rows that may be dropped: experts that a token has
+  double capacity = 0;                    // of what sorts rows of experts: Geometry::expert_capacity
   bool operator==(const OpAttributes&) const = default;
 };
 

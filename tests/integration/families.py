@@ -2,6 +2,7 @@
 the gradients that Transformers' own modules give (fp64, eager attention), one folder each, for family_check. own_errors.txt says how
 far Transformers' fp32 gradients are from them."""
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -46,6 +47,7 @@ FAMILIES = {
     "mixtral": ("mixtral", MIXTRAL),
     "mixtral_balanced": ("mixtral", {**MIXTRAL, "output_router_logits": True, "router_aux_loss_coef": 0.3}),
     "mixtral_adversarial": ("mixtral", MIXTRAL),  # see adversarial()
+    "mixtral_capacity": ("mixtral", {**MIXTRAL, "expert_capacity": 0.8}),  # see with_capacity()
     "qwen2_moe": ("qwen2_moe", {**QWEN_MOE, "shared_expert_intermediate_size": 56, "decoder_sparse_step": 2}),
     "qwen3_moe": ("qwen3_moe", {**QWEN_MOE, "norm_topk_prob": True, "mlp_only_layers": [0]}),
     "glm4_moe": ("glm4_moe", {**GLM_MOE, "use_qk_norm": True}),
@@ -159,6 +161,9 @@ def write(folder, name, family, changes):
             correction.copy_(torch.randn_like(correction) * 0.05)
     if name == "mixtral_adversarial":
         adversarial(model)
+    if "expert_capacity" in changes:
+        for layer in model.model.layers:
+            with_capacity(layer.mlp.experts, changes["expert_capacity"])
     model.tie_weights()
     saved = json.loads(config.to_json_string(use_diff=False))
     (folder / "config.json").write_text(json.dumps(saved, indent=1))
@@ -193,6 +198,20 @@ def adversarial(model):
         for layer in model.model.layers:
             layer.mlp.gate.weight *= 0.1
             layer.mlp.gate.weight[:, 0] = torch.tensor([4.0, 4.0, -4.0, -4.0, -4.0])
+
+
+def with_capacity(experts, capacity):
+    """An expert takes the first of its tokens, so many times an equal share: Transformers has no such thing."""
+    whole = experts.forward
+
+    def forward(hidden_states, top_k_index, top_k_weights):
+        chosen = torch.nn.functional.one_hot(top_k_index, experts.num_experts)  # [tokens, k, experts]
+        most = math.ceil(capacity * top_k_index.numel() / experts.num_experts)
+        before = (chosen.sum(1).cumsum(0) - chosen.sum(1)).gather(1, top_k_index)
+        assert (before >= most).any(), "no row is dropped"
+        return whole(hidden_states, top_k_index, top_k_weights * (before < most))
+
+    experts.forward = forward
 
 
 def published(family, name, value):

@@ -3,6 +3,7 @@
 #include <random>
 #include <set>
 
+#include "plan/expert_rules.h"
 #include "runtime/emulated.h"
 #include "runtime/kernels/cpu/experts.h"
 #include "runtime/kernels/cpu/kernels.h"
@@ -78,7 +79,7 @@ TEMPLATE_TEST_CASE("cuda: rows of experts, there and back", "[cuda_kernels][expe
   const int64_t T = of.T, num_experts = of.num_experts, k = of.k, N = T * k, H = GENERATE(5, 64);
   const std::vector<int64_t> choice = random_choice(T, num_experts, k, 3);
   std::vector<int64_t> order(N), place(N), starts(num_experts + 1), order2(N), place2(N), starts2(num_experts + 1);
-  cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), N, num_experts);
+  cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), N, num_experts, N, N);
   const auto x = random_values<TestType>(T * H, 1), rows = random_values<TestType>(N * H, 2),
              addend = random_values<TestType>(T * H, 3);
   std::vector<TestType> y(N * H), back(T * H), added(T * H);
@@ -86,7 +87,7 @@ TEMPLATE_TEST_CASE("cuda: rows of experts, there and back", "[cuda_kernels][expe
   cpu::unpermute<TestType>(rows.data(), place.data(), nullptr, back.data(), 0, T, H, k);
   cpu::unpermute<TestType>(rows.data(), place.data(), addend.data(), added.data(), 0, T, H, k);
   same_in_both_orders([&] {
-    cuda::sort_experts(choice.data(), order2.data(), place2.data(), starts2.data(), N, num_experts, nullptr);
+    cuda::sort_experts(choice.data(), order2.data(), place2.data(), starts2.data(), N, num_experts, N, N, nullptr);
     CHECK(order2 == order);
     CHECK(place2 == place);
     CHECK(starts2 == starts);
@@ -106,6 +107,38 @@ TEMPLATE_TEST_CASE("cuda: rows of experts, there and back", "[cuda_kernels][expe
     cuda::clear_idle(kElement<TestType>, starts.data(), g.data(), 40, num_experts, nullptr);
     CHECK(bytes_of(g) == bytes_of(cleared));
     return bytes_of(order2, place2, starts2, y2, back2, added2);
+  });
+}
+
+TEMPLATE_TEST_CASE("cuda: rows of experts with a capacity", "[cuda_kernels][experts]", float, Bf16) {
+  const Sizes of = GENERATE(Sizes{5, 4, 1}, Sizes{60, 6, 2}, Sizes{700, 9, 3}, Sizes{3, 70, 60});
+  const double capacity = GENERATE(0.3, 1.0);
+  const int64_t T = of.T, num_experts = of.num_experts, k = of.k, N = T * k, H = GENERATE(5, 64);
+  const int64_t most = capacity_rows(capacity, N, num_experts), R = sorted_rows(capacity, N, num_experts);
+  const std::vector<int64_t> choice = random_choice(T, num_experts, k, 3);
+  std::vector<int64_t> order(R), place(N), starts(num_experts + 1);
+  cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), N, num_experts, most, R);
+  const auto x = random_values<TestType>(T * H, 1), rows = random_values<TestType>(R * H, 2);
+  const auto weights = random_values<float>(N, 4);
+  std::vector<TestType> y(R * H), back(T * H);
+  cpu::permute<TestType>(x.data(), order.data(), y.data(), 0, R, H, k);
+  cpu::unpermute<TestType>(rows.data(), place.data(), nullptr, back.data(), 0, T, H, k);
+  same_in_both_orders([&] {
+    std::vector<int64_t> order2(R, 7), place2(N), starts2(num_experts + 1);
+    cuda::sort_experts(choice.data(), order2.data(), place2.data(), starts2.data(), N, num_experts, most, R, nullptr);
+    CHECK(order2 == order);
+    CHECK(place2 == place);
+    CHECK(starts2 == starts);
+    std::vector<TestType> y2(y.size()), back2(back.size());
+    cuda::permute(kElement<TestType>, x.data(), order.data(), y2.data(), R, H, k, nullptr);
+    cuda::unpermute(kElement<TestType>, rows.data(), place.data(), nullptr, back2.data(), T, H, k, nullptr);
+    CHECK(bytes_of(y2) == bytes_of(y));
+    CHECK(bytes_of(back2) == bytes_of(back));
+    std::vector<float> sent(size_t(R), 9.0f), returned(size_t(N), 0.0f);
+    cuda::sort_weights(weights.data(), order.data(), sent.data(), R, nullptr);
+    cuda::unsort_weights(sent.data(), order.data(), returned.data(), R, nullptr);
+    for (int64_t i = 0; i < N; ++i) CHECK(returned[size_t(i)] == (place[size_t(i)] < 0 ? 0.0f : weights[size_t(i)]));
+    return bytes_of(order2, place2, starts2, y2, back2, returned);
   });
 }
 
@@ -162,6 +195,15 @@ void check_weighted(int64_t F) {
     std::copy(gu.end() - 2 * F, gu.end(), dgu4.end() - 2 * F);
     CHECK(bytes_of(m3, dgu3) == bytes_of(m4, dgu4));
     for (int64_t i = 0; i < N; ++i) CHECK(dsorted[size_t(i)] == (i < N - 1 ? dweights2[size_t(order[size_t(i)])] : 7.0f));
+    std::vector<int64_t> dropped = order;  // a last row that no choice has
+    dropped.back() = -1;
+    std::vector<E> m5(m.size(), E{}), dgu5 = gu;
+    std::vector<float> dweights5(weights.size(), 7.0f);
+    cuda::gated_weighted(kElement<E>, kF, gu.data(), weights.data(), {dropped.data()}, m5.data(), N, F, nullptr);
+    cuda::gated_weighted_backward(kElement<E>, kF, dm.data(), dgu5.data(), weights.data(), {dropped.data()}, dgu5.data(),
+                                  dweights5.data(), N, F, nullptr);
+    CHECK(bytes_of(m5, dgu5) == bytes_of(m4, dgu4));
+    CHECK(dweights5[size_t(order.back())] == 7.0f);
     return bytes_of(m2, dgu2, dweights2);
   });
 }

@@ -121,6 +121,36 @@ TEST_CASE("the load-balancing loss is of the tokens of all tensor-parallel ranks
     }
 }
 
+// What is dropped depends on the tokens that a rank has: the same ranks without shared experts drop the same.
+TEST_CASE("ranks that share experts with a capacity train as the same ranks with all experts each", "[expert_parallel]") {
+  for (const char* which : {"mixtral", "glm4"})
+    for (const SharedStrategy& s :
+         {SharedStrategy{"zero1 2, ep 2", Sharding::kZero1, 1, 2, 2}, SharedStrategy{"zero3 2, ep 2", Sharding::kZero3, 1, 2, 2},
+          SharedStrategy{"pp 2, zero2 2, ep 2", Sharding::kZero2, 1, 2, 2, 1, CpMethod::kAllGather, true, 2},
+          SharedStrategy{"tp 2, zero2 2, ep 4", Sharding::kZero2, 1, 2, 4, 1, CpMethod::kAllGather, true, 1, 1, 2}}) {
+      INFO(which << " " << s.name);
+      TinyOptions o;
+      o.geometry = shared_geometry(which, s.ep);
+      o.geometry.expert_capacity = 0.75;
+      o.steps = 4;
+      o.accumulation = 2;
+      split(o, s);
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+        o.recompute = recompute;
+        o.ep = s.ep;
+        const Plan plan = tiny_plan(o);
+        REQUIRE(check_job(plan) == std::vector<std::string>{});
+        const RunResult run = train(plan, o.steps);
+        CHECK(train(plan, o.steps, {.poison = true}) == run);
+        o.ep = 1;
+        const RunResult apart = train(tiny_plan(o), o.steps);
+        CHECK(difference(run.losses, apart.losses) < 1e-5);
+        CHECK(difference(run.norms, apart.norms) < 1e-4);
+        CHECK(difference(run.parameters, apart.parameters) < 1e-4);
+      }
+    }
+}
+
 TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel]") {
   check_strategies("adversarial", {Recompute::kNone}, num_rounds(1) > 1 ? 1 : 3);
   TinyOptions o;  // and it is so: all rows of all ranks come to the first

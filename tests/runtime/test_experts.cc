@@ -3,6 +3,8 @@
 #include <mutex>
 #include <string>
 
+#include "plan/expand.h"
+#include "plan/expert_rules.h"
 #include "plan/pipeline_rules.h"
 #include "runtime/as_one_rank.h"
 #include "runtime/engine/threads.h"
@@ -304,7 +306,7 @@ TEST_CASE("a router's gradient is that of its weights", "[experts]") {
 TEST_CASE("rows of experts lie expert by expert in the order of tokens, and come back", "[experts]") {
   const std::vector<int64_t> choice = {2, 0, 2, 3, 0, 2};  // three tokens with two of five experts each
   std::vector<int64_t> order(6), place(6), starts(6);
-  cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), 6, 5);
+  cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), 6, 5, 6, 6);
   CHECK(order == std::vector<int64_t>{1, 4, 0, 2, 5, 3});
   CHECK(starts == std::vector<int64_t>{0, 2, 2, 5, 6, 6});
   for (size_t i = 0; i < 6; ++i) CHECK(place[size_t(order[i])] == int64_t(i));
@@ -314,6 +316,46 @@ TEST_CASE("rows of experts lie expert by expert in the order of tokens, and come
   CHECK(rows == std::vector<float>{1, 2, 100, 200, 1, 2, 10, 20, 100, 200, 10, 20});
   cpu::unpermute<float>(rows.data(), place.data(), back.data(), back.data(), 0, 3, 2, 2);
   CHECK(back == std::vector<float>{3, 5, 21, 41, 201, 401});
+}
+
+TEST_CASE("an expert with a capacity takes the first of its rows, and the others are no token's", "[experts]") {
+  const std::vector<int64_t> choice = {2, 0, 2, 3, 0, 2};
+  std::vector<int64_t> order(6, 7), place(6), starts(6);
+  cpu::sort_experts(choice.data(), order.data(), place.data(), starts.data(), 6, 5, 2, 6);
+  CHECK(order == std::vector<int64_t>{1, 4, 0, 2, 3, -1});
+  CHECK(starts == std::vector<int64_t>{0, 2, 2, 4, 5, 5});
+  CHECK(place == std::vector<int64_t>{2, 0, 3, 4, 1, -1});
+  const std::vector<float> x = {1, 2, 10, 20, 100, 200};
+  std::vector<float> rows(12, 7), back(6);
+  cpu::permute<float>(x.data(), order.data(), rows.data(), 0, 6, 2, 2);
+  CHECK(rows == std::vector<float>{1, 2, 100, 200, 1, 2, 10, 20, 10, 20, 7, 7});
+  cpu::unpermute<float>(rows.data(), place.data(), nullptr, back.data(), 0, 3, 2, 2);
+  CHECK(back == std::vector<float>{2, 4, 20, 40, 100, 200});
+  CHECK(capacity_rows(1.25, 60, 8) == 10);  // ceil(1.25 · 60 / 8)
+  CHECK(capacity_rows(0, 60, 8) == 60);
+  CHECK(sorted_rows(1.25, 60, 8) == 60);
+  CHECK(sorted_rows(0.5, 60, 8) == 32);
+}
+
+TEST_CASE("a capacity that no expert reaches changes no bit, a smaller one takes less memory", "[experts]") {
+  TinyOptions o;
+  o.geometry = expert_geometry("qwen2");
+  o.steps = 4, o.accumulation = 2;
+  const Plan plan = tiny_plan(o);
+  const RunResult all = train(plan, o.steps);
+  o.geometry.expert_capacity = 3;  // 6 experts, of which a token has 2: the rows of all tokens
+  CHECK(train(tiny_plan(o), o.steps) == all);
+  o.geometry.expert_capacity = 0.7;
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+    INFO(name(recompute));
+    o.recompute = recompute;
+    const Plan small = tiny_plan(o);
+    const RunResult run = train(small, o.steps);
+    CHECK(run.losses != all.losses);
+    CHECK(train(small, o.steps, {.poison = true}) == run);
+    run_ranks(small.mesh, [&](Communicator& communicator) { CHECK(undeclared_bytes(small, communicator) == ""); });
+    CHECK(compile_expanded(small, Phase::kStep).arena_bytes < compile_expanded(plan, Phase::kStep).arena_bytes);
+  }
 }
 
 }  // namespace

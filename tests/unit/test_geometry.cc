@@ -71,6 +71,8 @@ TEST_CASE("regression 20: heads not divisible by kv heads are refused") {
 TEST_CASE("geometry: sizes that cannot be are refused with their value") {
   check_error(from_yaml(std::string(kTiny) + ", head_size: 7}"), code::kGeometryInvalid,
               "head_size is 7, expected an even number: rotary positions turn pairs");
+  check_error(from_yaml(std::string(kTiny) + ", expert_capacity: 1.25}"), code::kGeometryInvalid,
+              "keys of experts are given but num_experts is 0");
   check_error(from_yaml(std::string(kTiny) + ", norms_per_layer: 3}"), code::kGeometryInvalid,
               "norms_per_layer is 3, expected 1, 2 or 4");
   check_error(from_yaml(std::string(kTiny) + ", norm_epsilon: 0}"), code::kGeometryInvalid,

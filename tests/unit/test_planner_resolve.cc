@@ -183,6 +183,22 @@ TEST_CASE("context parallelism is planned where it is asked for, and what it can
   CHECK(given->mesh.cp == 2);
 }
 
+TEST_CASE("how experts are trained is a setting of the bundled trainer, which plans for other trainers refuse") {
+  for (const std::string setting : {"expert_capacity: 1.25", "router_z_loss: 0.001", "router_bias_rate: 0.001", "router_loss: 0.02"}) {
+    INFO(setting);
+    const Result<Value> model = parse_yaml("{base: qwen3_30b_a3b, " + setting + "}", "run.yaml");
+    REQUIRE(model.ok());
+    Spec spec;
+    spec.model = *model;
+    CHECK(resolve(spec, presets(), {}).ok());
+    REQUIRE(set_flag(spec, "trainer", std::string_view("megatron"), {"command line", 0, 0}).empty());
+    const Result<Problem> other = resolve(spec, presets(), {});
+    const bool is_of_the_model = setting.starts_with("router_loss");  // as its config.json says
+    CHECK(other.ok() == is_of_the_model);
+    if (!is_of_the_model) CHECK(other.diagnostics.front().message.find("is a setting of the bundled trainer") != std::string::npos);
+  }
+}
+
 TEST_CASE("regression 20, 32: no heads that do not divide, no batch that does not") {
   Spec spec;
   const Result<Value> model =

@@ -130,23 +130,23 @@ void count_above_share(const int64_t* choice, E* above, int64_t N, int64_t num_e
   for (int64_t e = 0; e < num_experts; ++e) from_float(counts[e] + (accumulate ? to_float(above[e]) : 0.0f), above + e);
 }
 
-void sort_experts(const int64_t* choice, int64_t* order, int64_t* place, int64_t* starts, int64_t N, int64_t num_experts) {
+void sort_experts(const int64_t* choice, int64_t* order, int64_t* place, int64_t* starts, int64_t N, int64_t num_experts, int64_t most,
+                  int64_t R) {
+  // place counts what each expert has been given before, and then becomes the row.
   std::fill_n(starts, num_experts + 1, 0);
-  for (int64_t i = 0; i < N; ++i) ++starts[choice[i] + 1];
-  for (int64_t e = 0; e < num_experts; ++e) starts[e + 1] += starts[e];
-  // starts[e] counts up while its rows are dealt, and ends where the next expert's begin.
+  for (int64_t i = 0; i < N; ++i) place[i] = starts[choice[i] + 1]++;
+  for (int64_t e = 0; e < num_experts; ++e) starts[e + 1] = starts[e] + std::min(starts[e + 1], most);
   for (int64_t i = 0; i < N; ++i) {
-    const int64_t row = starts[choice[i]]++;
-    place[i] = row;
-    order[row] = i;
+    place[i] = place[i] < most ? starts[choice[i]] + place[i] : -1;
+    if (place[i] >= 0) order[place[i]] = i;
   }
-  for (int64_t e = num_experts; e > 0; --e) starts[e] = starts[e - 1];
-  starts[0] = 0;
+  std::fill(order + starts[num_experts], order + R, -1);
 }
 
 template <class E>
 void permute(const E* x, const int64_t* order, E* y, int64_t begin, int64_t end, int64_t H, int64_t k) {
-  for (int64_t i = begin; i < end; ++i) std::memcpy(y + i * H, x + order[i] / k * H, size_t(H) * sizeof(E));
+  for (int64_t i = begin; i < end; ++i)
+    if (order[i] >= 0) std::memcpy(y + i * H, x + order[i] / k * H, size_t(H) * sizeof(E));
 }
 
 template <class E>
@@ -156,15 +156,18 @@ DISTSETUP_KERNEL void unpermute(const E* rows, const int64_t* place, const E* ad
   int64_t sorted[kMost];
   alignas(64) float sums[kTile], tile[kTile];
   for (int64_t t = begin; t < end; ++t) {
+    int64_t num = 0;
     for (int64_t j = 0; j < k; ++j) {  // by insertion: k is small
-      int64_t at = j;
-      for (; at > 0 && sorted[at - 1] > place[t * k + j]; --at) sorted[at] = sorted[at - 1];
-      sorted[at] = place[t * k + j];
+      const int64_t row = place[t * k + j];
+      if (row < 0) continue;
+      int64_t at = num++;
+      for (; at > 0 && sorted[at - 1] > row; --at) sorted[at] = sorted[at - 1];
+      sorted[at] = row;
     }
     for (int64_t c = 0; c < H; c += kTile) {
       const int64_t n = H - c < kTile ? H - c : kTile;
       for (int64_t i = 0; i < n; ++i) sums[i] = 0;
-      for (int64_t j = 0; j < k; ++j) {
+      for (int64_t j = 0; j < num; ++j) {
         const float* row = in_tile(rows + sorted[j] * H + c, tile, n);
         for (int64_t i = 0; i < n; ++i) sums[i] += row[i];
       }

@@ -20,10 +20,12 @@ template <class E>
 void count_above_share(const int64_t* choice_N, E* above_E, int64_t N, int64_t num_experts, bool accumulate);
 
 // order[i]: which of the N choices is row i, expert by expert, each expert's in order; place: the other way round; starts[e]: first
-// row of expert e, starts[E] = N.
-void sort_experts(const int64_t* choice_N, int64_t* order_N, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts);
+// row of expert e, starts[E]: how many there are. An expert takes the first `most` of its choices: place is -1 for the others, and
+// order for what is left of R rows.
+void sort_experts(const int64_t* choice_N, int64_t* order_R, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts,
+                  int64_t most, int64_t R);
 
-// Rows [begin, end) of y: the token's row of each.
+// Rows [begin, end) of y: the token's row of each. A row without a choice stays as it is, a choice without a row adds nothing.
 template <class E>
 void permute(const E* x_TH, const int64_t* order_N, E* y_NH, int64_t begin, int64_t end, int64_t H, int64_t k);
 // Tokens [begin, end) of y: [addend +] the sum of the token's rows in fp32, in the order of experts. addend may be null, or y.

@@ -14,7 +14,7 @@ __device__ int64_t count_choices(const int64_t* choice, int64_t N, const Counts&
 }
 
 __device__ inline bool has_row(const RowChoices& choices, int64_t row) {
-  return choices.num_rows == nullptr || row < *choices.num_rows;
+  return (choices.num_rows == nullptr || row < *choices.num_rows) && (choices.order == nullptr || choices.order[row] >= 0);
 }
 __device__ inline int64_t choice_of(const RowChoices& choices, int64_t row) {
   return choices.order == nullptr ? row : choices.order[row];

@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "plan/expert_rules.h"
 #include "runtime/kernels/cuda/ops.h"
 #include "runtime/kernels/cuda/own_ops.h"
 
@@ -63,19 +64,29 @@ void choose_backward(const Call& c) {
 }
 // choice -> order, place, starts
 void sort(const Call& c) {
-  sort_experts(in<int64_t>(c, 0), out<int64_t>(c, 0), out<int64_t>(c, 1), out<int64_t>(c, 2), numel(c.reads[0]),
-               c.writes[2].dim(0) - 1, compute());
+  const int64_t N = numel(c.reads[0]), num_experts = c.writes[2].dim(0) - 1;
+  sort_experts(in<int64_t>(c, 0), out<int64_t>(c, 0), out<int64_t>(c, 1), out<int64_t>(c, 2), N, num_experts,
+               capacity_rows(c.attributes->capacity, N, num_experts), c.writes[0].dim(0), compute());
 }
 // x, order -> rows
 void to_rows(const Call& c) {
   const int64_t N = c.writes[0].dim(0);
-  permute(element(c), bytes_in(c, 0), in<int64_t>(c, 1), bytes_out(c, 0), N, c.reads[0].dim(1), N / c.reads[0].dim(0), compute());
+  permute(element(c), bytes_in(c, 0), in<int64_t>(c, 1), bytes_out(c, 0), N, c.reads[0].dim(1),
+          choices_of_token(*c.attributes, N, c.reads[0].dim(0)), compute());
 }
 // rows, place[, addend] -> y
 void to_tokens(const Call& c) {
   const int64_t T = c.writes[0].dim(0);
   unpermute(element(c), bytes_in(c, 0), in<int64_t>(c, 1), bytes_in(c, 2), bytes_out(c, 0), T, c.reads[0].dim(1),
-            c.reads[0].dim(0) / T, compute());
+            numel(c.reads[1]) / T, compute());
+}
+void check_cuda(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) throw std::runtime_error(fmt::format("CUDA {}: {}", what, cudaGetErrorString(error)));
+}
+// Choices without a row have no gradient.
+void clear_choices(const Call& c, size_t write) {
+  if (c.attributes->capacity > 0)
+    check_cuda(cudaMemsetAsync(bytes_out(c, write), 0, size_t(numel(c.writes[write])) * sizeof(float), compute()), "memset");
 }
 // gu, weights, order -> m
 template <Activation kF>
@@ -86,6 +97,7 @@ void weighted(const Call& c) {
 // dm, gu, weights, order -> dgu, dweights
 template <Activation kF>
 void weighted_backward(const Call& c) {
+  clear_choices(c, 1);
   gated_weighted_backward(element(c), kF, bytes_in(c, 0), bytes_in(c, 1), in<float>(c, 2), {in<int64_t>(c, 3)}, bytes_out(c, 0),
                           out<float>(c, 1), c.reads[0].dim(0), c.reads[0].dim(1), compute());
 }
@@ -100,6 +112,7 @@ void weights_to_rows(const Call& c) {
   sort_weights(in<float>(c, 0), in<int64_t>(c, 1), out<float>(c, 0), c.writes[0].dim(0), compute());
 }
 void weights_of_rows(const Call& c) {
+  clear_choices(c, 0);
   unsort_weights(in<float>(c, 0), in<int64_t>(c, 1), out<float>(c, 0), c.reads[0].dim(0), compute());
 }
 // gu, weights of rows, starts -> m
@@ -123,9 +136,6 @@ void scale_rows_backward(const Call& c) {
   sigmoid_rows_backward(element(c), bytes_in(c, 0), bytes_in(c, 1), bytes_in(c, 2), bytes_out(c, 0), bytes_out(c, 1),
                         c.reads[0].dim(0), c.reads[0].dim(1), compute());
 }
-void check_cuda(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) throw std::runtime_error(fmt::format("CUDA {}: {}", what, cudaGetErrorString(error)));
-}
 // router_sums -> router_sums
 void clear_sums(const Call& c) {
   check_cuda(cudaMemsetAsync(bytes_out(c, 0), 0, size_t(numel(c.writes[0])) * sizeof(double), compute()), "memset");
@@ -141,9 +151,7 @@ void add_routes_backward(const Call& c) {
                    c.reads[0].dim(1), c.attributes->chosen, factor(c), compute());
 }
 // router_sums of all ranks of tp -> router_sums
-void add_up_routes(const Call& c) {
-  sum_routes(in<double>(c, 0), out<double>(c, 0), c.reads[0].dim(0), c.reads[0].dim(2), compute());
-}
+void add_up_routes(const Call& c) { sum_routes(in<double>(c, 0), out<double>(c, 0), c.reads[0].dim(0), c.reads[0].dim(2), compute()); }
 // router_sums, router_scale, loss -> loss
 void add_balance_loss(const Call& c) {
   balance_loss(in<double>(c, 0), in<double>(c, 1), out<double>(c, 0), c.reads[0].dim(1), c.attributes->chosen, factor(c), compute());

@@ -121,9 +121,9 @@ void router_z_loss(Element element, const void* logits_TE, const double* scale, 
                    double factor, StreamHandle stream);
 void router_z_loss_backward(Element element, const void* logits_TE, const double* scale, const void* before_TE, void* dlogits_TE,
                             int64_t T, int64_t num_experts, double factor, StreamHandle stream);
-// kernels_experts.cu; N = T · k rows of experts. addend may be null.
-void sort_experts(const int64_t* choice_N, int64_t* order_N, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts,
-                  StreamHandle stream);
+// kernels_experts.cu; N = T · k rows of experts, or fewer where these have a capacity. addend may be null.
+void sort_experts(const int64_t* choice_N, int64_t* order_R, int64_t* place_N, int64_t* starts, int64_t N, int64_t num_experts,
+                  int64_t most, int64_t R, StreamHandle stream);
 void permute(Element element, const void* x_TH, const int64_t* order_N, void* y_NH, int64_t N, int64_t H, int64_t k,
              StreamHandle stream);
 void unpermute(Element element, const void* rows_NH, const int64_t* place_N, const void* addend_TH, void* y_TH, int64_t T, int64_t H,

@@ -16,12 +16,27 @@ __device__ inline float rounded(float v) {
 
 // --- order: a block for each expert
 
-__global__ void sort_experts_kernel(const int64_t* choice, int64_t* order, int64_t* place, int64_t* starts, int64_t N) {
+// Rows of the experts before this one, each of which takes no more than `most`; every thread gets it.
+__device__ inline int64_t rows_before(const int64_t* choice, int64_t N, int64_t expert, int64_t most) {
+  if (most >= N) return count_choices(choice, N, [expert](int64_t c) { return c < expert; });
+  __shared__ int counts[kMostExperts];
+  for (int64_t e = threadIdx.x; e < expert; e += blockDim.x) counts[e] = 0;
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < N; i += blockDim.x)
+    if (choice[i] < expert) atomicAdd(&counts[choice[i]], 1);
+  __syncthreads();
+  int64_t rows = 0;
+  for (int64_t e = threadIdx.x; e < expert; e += blockDim.x) rows += counts[e] < most ? counts[e] : most;
+  return block_sum(rows);
+}
+
+__global__ void sort_experts_kernel(const int64_t* choice, int64_t* order, int64_t* place, int64_t* starts, int64_t N, int64_t most,
+                                    int64_t R) {
   __shared__ int of_warp[kWarp];
   const int64_t expert = blockIdx.x;
-  int64_t next = count_choices(choice, N, [expert](int64_t c) { return c < expert; });
-  if (threadIdx.x == 0) starts[expert] = next;
-  if (threadIdx.x == 0 && expert + 1 == gridDim.x) starts[gridDim.x] = N;
+  const int64_t first = rows_before(choice, N, expert, most);
+  int64_t next = first;
+  if (threadIdx.x == 0) starts[expert] = first;
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   for (int64_t begin = 0; begin < N; begin += blockDim.x) {
     const int64_t i = begin + threadIdx.x;
@@ -35,12 +50,18 @@ __global__ void sort_experts_kernel(const int64_t* choice, int64_t* order, int64
       all += of_warp[w];
     }
     if (is_mine) {
-      place[i] = next + before;
-      order[next + before] = i;
+      const int64_t row = next + before;
+      const bool is_taken = row < first + most;
+      place[i] = is_taken ? row : -1;
+      if (is_taken) order[row] = i;
     }
     next += all;
     __syncthreads();  // of_warp is written again
   }
+  if (expert + 1 < gridDim.x) return;
+  const int64_t end = next < first + most ? next : first + most;
+  if (threadIdx.x == 0) starts[gridDim.x] = end;
+  for (int64_t i = end + threadIdx.x; i < R; i += blockDim.x) order[i] = -1;
 }
 
 // --- rows: a block for each
@@ -48,24 +69,28 @@ __global__ void sort_experts_kernel(const int64_t* choice, int64_t* order, int64
 template <class E, int N>
 __global__ void permute_kernel(const E* x, const int64_t* order, E* y, int64_t H, int64_t k) {
   const int64_t i = blockIdx.x, from = order[i] / k;
+  if (order[i] < 0) return;
   for (int64_t j = threadIdx.x * N; j < H; j += blockDim.x * N)
     *reinterpret_cast<Pack<E, N>*>(y + i * H + j) = *reinterpret_cast<const Pack<E, N>*>(x + from * H + j);
 }
 template <class E, int N>
 __global__ void unpermute_kernel(const E* rows, const int64_t* place, const E* addend, E* y, int64_t H, int64_t k) {
-  __shared__ int64_t sorted[kMostChosen];
+  __shared__ int64_t sorted[kMostChosen], num;
   const int64_t t = blockIdx.x;
   if (threadIdx.x == 0) {
+    num = 0;
     for (int64_t j = 0; j < k; ++j) {  // by insertion: k is small
-      int64_t at = j;
-      for (; at > 0 && sorted[at - 1] > place[t * k + j]; --at) sorted[at] = sorted[at - 1];
-      sorted[at] = place[t * k + j];
+      const int64_t row = place[t * k + j];
+      if (row < 0) continue;
+      int64_t at = num++;
+      for (; at > 0 && sorted[at - 1] > row; --at) sorted[at] = sorted[at - 1];
+      sorted[at] = row;
     }
   }
   __syncthreads();
   for (int64_t j = threadIdx.x * N; j < H; j += blockDim.x * N) {
     float sum[N] = {}, v[N];
-    for (int64_t n = 0; n < k; ++n) {
+    for (int64_t n = 0; n < num; ++n) {
       load_pack<N>(rows + sorted[n] * H + j, v);
       for (int c = 0; c < N; ++c) sum[c] += v[c];
     }
@@ -154,11 +179,11 @@ __global__ void own_starts_kernel(const int64_t* all, int64_t* own, int64_t rank
 }
 __global__ void sort_weights_kernel(const float* weights, const int64_t* order, float* rows, int64_t N) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < N) rows[i] = weights[order[i]];
+  if (i < N && order[i] >= 0) rows[i] = weights[order[i]];
 }
 __global__ void unsort_weights_kernel(const float* rows, const int64_t* order, float* weights, int64_t N) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < N) weights[order[i]] = rows[i];
+  if (i < N && order[i] >= 0) weights[order[i]] = rows[i];
 }
 
 // --- products: where rows end, as int32; gradients of experts without rows
@@ -180,9 +205,9 @@ __global__ void clear_idle_kernel(const int64_t* starts, E* g, int64_t numel) {
 #define DISTSETUP_IN(p) static_cast<const E*>(p)
 #define DISTSETUP_OUT(p) static_cast<E*>(p)
 
-void sort_experts(const int64_t* choice, int64_t* order, int64_t* place, int64_t* starts, int64_t N, int64_t num_experts,
-                  StreamHandle stream) {
-  launch(sort_experts_kernel, unsigned(num_experts), 2 * kBlock, stream, choice, order, place, starts, N);
+void sort_experts(const int64_t* choice, int64_t* order, int64_t* place, int64_t* starts, int64_t N, int64_t num_experts, int64_t most,
+                  int64_t R, StreamHandle stream) {
+  launch(sort_experts_kernel, unsigned(num_experts), 2 * kBlock, stream, choice, order, place, starts, N, most, R);
   check_launch("sort_experts");
 }
 void permute(Element element, const void* x, const int64_t* order, void* y, int64_t N, int64_t H, int64_t k, StreamHandle stream) {

@@ -84,7 +84,7 @@ class OpTimes {
   // alike.
   double share_that_comes(const Operand& o) const {
     const std::vector<std::string>& shape = v_.tensors[static_cast<size_t>(o.index)].decl->shape;
-    return shape.empty() || shape[0] != "Te" ? 1 : symbol("Ts") * symbol("k") / symbol("Te");
+    return shape.empty() || shape[0] != "Te" ? 1 : symbol("Tc") / symbol("Te");
   }
 
   // Every byte an op reads and writes: a lookup reads T rows of its table, counted as what it writes. A gather copies what this rank
@@ -126,7 +126,7 @@ class OpTimes {
   // second.
   double grouped_s(const OpInstance& op) const {
     const Operand& other = op.writes.front().kind == Operand::Kind::kGradient ? op.reads[1] : op.writes.front();
-    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("Ts") * symbol("k"), columns(other),
+    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("Tc"), columns(other),
                           columns(op.reads.front()), element_bytes(), constants_.grouped_share);
   }
 

@@ -115,6 +115,12 @@ void check_support(Resolving& r) {
   const TrainerFacts& facts = r.problem.trainer;
   if (g.attention == Attention::kLatent && !facts.has("latent_attention")) not_planned(r, "latent attention", "latent_attention");
   if (g.num_experts == 0) return;
+  for (const auto& [key, value] :
+       {std::pair{"expert_capacity", g.expert_capacity}, {"router_z_loss", g.router_z_loss}, {"router_bias_rate", g.router_bias_rate}})
+    if (value > 0 && !r.native())
+      r.fail(code::kUnsupportedFeature, "model",
+             fmt::format("model.{} is a setting of the bundled trainer; other trainers have switches of their own for it", key),
+             "plan with --trainer native, or leave it out and set it where that trainer reads it");
   const bool mixed = std::find(g.expert_layer.begin(), g.expert_layer.end(), false) != g.expert_layer.end();
   if (!facts.has("experts")) {
     not_planned(r, "experts", "experts");

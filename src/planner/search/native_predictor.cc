@@ -203,11 +203,13 @@ class NativePredictor final : public Predictor {
     if (c.ep > 1) {
       const Geometry& g = plan.model;
       const int64_t own = c.micro_batch * plan.train.sequence_length / c.cp;
-      plan.reasons.push_back(
-          fmt::format("mesh: {} {}s share the experts of each layer, {} of {} on each; rows travel to them, and there is room for all "
-                      "that can come: ep {} × {} tokens × {} = {} rows",
-                      c.ep, rank, g.num_experts / c.ep, g.num_experts, c.ep, format_count(own),
-                      std::min(g.experts_per_token, g.num_experts / c.ep), format_count(most_expert_rows(g, own, c.ep))));
+      const int64_t all = c.ep * own * std::min(g.experts_per_token, g.num_experts / c.ep), most = most_expert_rows(g, own, c.ep);
+      plan.reasons.push_back(fmt::format(
+          "mesh: {} {}s share the experts of each layer, {} of {} on each; rows travel to them, and there is room for all "
+          "that can come: ep {} × {} tokens × {} = {} rows{}",
+          c.ep, rank, g.num_experts / c.ep, g.num_experts, c.ep, format_count(own),
+          std::min(g.experts_per_token, g.num_experts / c.ep), format_count(all),
+          most < all ? fmt::format(", of which expert_capacity {:.4g} leaves {}", g.expert_capacity, format_count(most)) : ""));
     }
     if (p_.global_batch > 0 || p_.global_batch_tokens == 0) return;
     const int64_t tokens = tokens_per_step(plan);

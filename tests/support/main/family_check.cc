@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iostream>
 
+#include <nlohmann/json.hpp>
+
 #include "model/presets.h"
 #include "plan/published_order.h"
 #include "runtime/device/plugin.h"
@@ -154,6 +156,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   check.geometry = *geometry;
+  std::ifstream config(check.folder + "/config.json");
+  check.geometry.expert_capacity = nlohmann::json::parse(config).value("expert_capacity", 0.0);  // no key of Transformers
   check.read_tokens();
   check.read_own_errors();
   return check.run();
