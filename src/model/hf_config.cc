@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "base/safetensors.h"
 #include "base/value_json.h"
 #include "model/approximate.h"
 #include "model/config_reading.h"
@@ -35,6 +38,36 @@ void add_defaults(const Presets& presets, Value& part) {
     part.entries.push_back({key, scalar_value(text, part.location)});
     part.key_locations.push_back(part.location);
   }
+}
+
+// Has the model no head of its own? Its text part may say that it has one where the whole model ties it (Mistral 3, as Transformers 5
+// writes it): what the folder holds decides.
+bool is_headless(const std::string& directory) {
+  std::error_code failure;
+  bool has_weights = false;
+  for (std::filesystem::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
+    if (it->path().extension() != ".safetensors") continue;
+    const Result<SafetensorsHeader> header = read_safetensors_header(it->path().string());
+    if (!header.ok()) return false;
+    has_weights = true;
+    for (const auto& entry : header->tensors)
+      if (entry.first.ends_with("lm_head.weight")) return false;
+  }
+  return has_weights;
+}
+
+// A text part with what the whole says of its embeddings.
+void take_tied(const Value& whole, const std::string& directory, Value& text) {
+  constexpr std::string_view kTied = "tie_word_embeddings";
+  const Value* tied = whole.find(kTied);
+  if (tied == nullptr) return;
+  if (text.find(kTied) == nullptr) {
+    text.entries.push_back({std::string(kTied), *tied});
+    text.key_locations.push_back(tied->location);
+    return;
+  }
+  for (Value::Entry& entry : text.entries)
+    if (entry.first == kTied && entry.second.text == "false" && tied->text == "true" && is_headless(directory)) entry.second = *tied;
 }
 
 Result<Geometry> as_text_part(Result<Geometry> part, const Value& at, std::string_view type) {
@@ -77,11 +110,8 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
   const bool has_family = type != nullptr && is_family(presets, type->text);
   const bool is_known = has_family && has_layers_of(presets, *type, config);
   if (const Value* text = text_part(config); !is_known && text != nullptr) {  // a model with pictures or sound
-    Value own = *text;                                                        // whether embeddings are tied may stand outside
-    if (const Value* tied = config.find("tie_word_embeddings"); tied != nullptr && own.find("tie_word_embeddings") == nullptr) {
-      own.entries.push_back({"tie_word_embeddings", *tied});
-      own.key_locations.push_back(tied->location);
-    }
+    Value own = *text;
+    take_tied(config, directory, own);
     add_defaults(presets, own);
     return as_text_part(geometry_from_hf_config(presets, own, name), *text, type ? type->text : "");
   }

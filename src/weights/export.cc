@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a model's folder has of its tokenizer, and how text is generated. Sources: Transformers, tokenization_utils_base.py; Mistral's
-// tekken.json; Qwen's qwen.tiktoken; T5's and ALBERT's spiece.model.
-constexpr std::array<std::string_view, 14> kCopied = {"tokenizer.json",
+// What a model's folder has of its tokenizer, how text is generated, and how pictures are prepared. Sources: Transformers,
+// tokenization_utils_base.py and utils/__init__.py; Mistral's tekken.json; Qwen's qwen.tiktoken; T5's and ALBERT's spiece.model.
+constexpr std::array<std::string_view, 17> kCopied = {"tokenizer.json",
                                                       "tokenizer.model",
                                                       "tokenizer_config.json",
                                                       "special_tokens_map.json",
@@ -36,7 +36,13 @@ constexpr std::array<std::string_view, 14> kCopied = {"tokenizer.json",
                                                       "tekken.json",
                                                       "spiece.model",
                                                       "qwen.tiktoken",
-                                                      "generation_config.json"};
+                                                      "generation_config.json",
+                                                      "preprocessor_config.json",
+                                                      "processor_config.json",
+                                                      "video_preprocessor_config.json"};
+
+// Parts of a config.json that are not of the text model.
+constexpr std::array<const char*, 2> kOtherConfigs = {"vision_config", "audio_config"};
 
 std::string published_type(StoredType type) {
   return type == StoredType::kF32 ? "float32" : type == StoredType::kF16 ? "float16" : "bfloat16";
@@ -152,6 +158,25 @@ Result<std::vector<SmallFile>> small_files(const Plan& plan, const Presets& pres
   return files;
 }
 
+// What the folder that the run started from has beside the text model, if its config.json says that there is more.
+Result<OtherParts> other_parts(const Plan& plan) {
+  if (plan.weights.files.empty()) return OtherParts{};
+  const fs::path source = plan.weights.directory;
+  const Result<std::string> config = read_file((source / "config.json").string());
+  if (!config.ok()) return config.diagnostics;
+  const Json json = Json::parse(*config, nullptr, false);
+  const bool has_more = std::any_of(kOtherConfigs.begin(), kOtherConfigs.end(), [&](const char* key) { return json.contains(key); });
+  if (!has_more) return OtherParts{};
+  const Result<WeightsFolder> folder = read_planned_weights(plan.weights, plan.weights.directory);
+  if (!folder.ok()) return folder.diagnostics;
+  const Result<MatchedWeights> matched = match_weights(*folder, plan.model);
+  if (!matched.ok()) return matched.diagnostics;
+  OtherParts others = {matched->names, {}};
+  for (const PublishedTensor* tensor : matched->others)
+    others.tensors.push_back({tensor->entry, (source / folder->plan.files[tensor->file].path).string()});
+  return others;
+}
+
 struct OpenCheckpoint {
   CheckpointMetadata metadata;
   StoredCheckpoint stored;
@@ -174,6 +199,7 @@ Result<Exported> write_folder(const ExportRequest& request, const Geometry& geom
     if (Diagnostics said = write_exported_file(file, geometry, request.type, from, folder.path()); has_error(said)) return said;
     exported.files.push_back(file.name);
     for (const Parameter& p : file.parameters) exported.num_parameters += full_numel(p);
+    for (const CopiedTensor& copied : file.copied) exported.num_parameters += num_elements(copied.entry.shape);
   }
   for (const SmallFile& file : small) {
     const Result<Written> written = write_file_atomic((fs::path(folder.path()) / file.name).string(), file.bytes, Overwrite::kRefuse);
@@ -190,6 +216,13 @@ Result<Exported> export_adapter(const Plan& plan, const ExportRequest& request) 
   if (Diagnostics said = check_output(plan, request); has_error(said)) return said;
   Result<OpenCheckpoint> checkpoint = open_checkpoint(plan, request.checkpoint);
   if (!checkpoint.ok()) return checkpoint.diagnostics;
+  const Result<OtherParts> others = other_parts(plan);
+  if (!others.ok()) return others.diagnostics;
+  if (!others->tensors.empty())
+    return error(code::kUnsupportedFeature, {},
+                 fmt::format("'{}' has other parts beside its text model, in which PEFT would look for the adapters' modules as well",
+                             plan.weights.directory),
+                 "--merge, which writes the whole model");
   const ExportedFile file = adapter_file(plan);
   const std::vector<SmallFile> small = {{"adapter_config.json", adapter_config(plan)}};
   return write_folder(request, plan.model, {file}, parameters_of(checkpoint->stored), small);
@@ -205,7 +238,9 @@ Result<Exported> export_checkpoint(const Plan& plan, const Presets& presets, con
   if (!checkpoint.ok()) return checkpoint.diagnostics;
   Result<std::vector<SmallFile>> small = small_files(plan, presets, request.type);
   if (!small.ok()) return small.diagnostics;
-  const std::vector<ExportedFile> files = exported_files(plan.model, request.type, request.max_file_bytes);
+  const Result<OtherParts> others = other_parts(plan);
+  if (!others.ok()) return others.diagnostics;
+  const std::vector<ExportedFile> files = exported_files(plan.model, request.type, request.max_file_bytes, *others);
   small->push_back({"model.safetensors.index.json", exported_index(files, request.type)});
   if (tuning.trains_all()) return write_folder(request, plan.model, files, parameters_of(checkpoint->stored), *small);
   const Result<std::shared_ptr<TunedModel>> model =

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
@@ -68,22 +69,50 @@ class TensorExport {
   std::vector<float> columns_;
 };
 
+std::string exported_name(const ExportedFile& file, const Parameter& p) {
+  return file.prefix + name_in_folder(file.names, published_name(p));
+}
+
+Diagnostics copy_tensor(const CopiedTensor& copied, SafetensorsWriter& writer) {
+  std::ifstream from(copied.path, std::ios::binary);
+  from.seekg(copied.entry.begin);
+  std::vector<char> bytes;
+  for (int64_t left = copied.entry.end - copied.entry.begin; left > 0; left -= std::ssize(bytes)) {
+    bytes.resize(static_cast<size_t>(std::min<int64_t>(left, kPieceBytes)));
+    if (!from.read(bytes.data(), std::ssize(bytes)))
+      return {error(code::kWeights, {copied.path}, fmt::format("cannot read tensor '{}' of '{}'", copied.entry.name, copied.path))};
+    writer.append(bytes.data(), std::ssize(bytes));
+  }
+  return {};
+}
+
 }  // namespace
 
-std::vector<ExportedFile> exported_files(const Geometry& geometry, StoredType type, int64_t max_bytes) {
+std::vector<ExportedFile> exported_files(const Geometry& geometry, StoredType type, int64_t max_bytes, const OtherParts& others) {
   std::vector<ExportedFile> files(1);
   int64_t bytes = 0;
+  const auto make_room = [&](int64_t more) {
+    if (bytes > 0 && bytes + more > max_bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += more;
+  };
   for (const UnitLayout& unit : make_layout(geometry, {}).units) {
     for (const Parameter& p : unit.parameters) {
       const int64_t more = published_bytes(p, type);
-      if (bytes > 0 && bytes + more > max_bytes && p.stacked_at <= 0) {  // a stack of experts is one tensor
-        files.emplace_back();
-        bytes = 0;
-      }
-      bytes += more;
+      if (p.stacked_at > 0)
+        bytes += more;  // a stack of experts is one tensor
+      else
+        make_room(more);
       files.back().parameters.push_back(p);
     }
   }
+  for (const CopiedTensor& tensor : others.tensors) {
+    make_room(tensor.entry.end - tensor.entry.begin);
+    files.back().copied.push_back(tensor);
+  }
+  for (ExportedFile& file : files) file.names = others.names;
   for (size_t i = 0; i < files.size(); ++i)
     files[i].name = files.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
   return files;
@@ -98,9 +127,10 @@ Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geomet
   std::vector<SafetensorsWriter::Tensor> tensors;
   for (const Parameter& p : file.parameters) {
     if (p.stacked_at > 0) continue;  // behind the first expert's, in one tensor
-    tensors.push_back({file.prefix + published_name(p), std::string(dtype_of(type)), published_shape(p)});
+    tensors.push_back({exported_name(file, p), std::string(dtype_of(type)), published_shape(p)});
     if (p.stacked_at == 0) tensors.back().shape.insert(tensors.back().shape.begin(), geometry.num_experts);
   }
+  for (const CopiedTensor& copied : file.copied) tensors.push_back({copied.entry.name, copied.entry.dtype, copied.entry.shape});
   SafetensorsWriter writer((std::filesystem::path(directory) / file.name).string(), tensors, {{"format", "pt"}});
   std::vector<float> values;
   std::vector<char> narrowed;
@@ -116,6 +146,8 @@ Diagnostics write_exported_file(const ExportedFile& file, const Geometry& geomet
       writer.append(narrowed.data(), static_cast<int64_t>(narrowed.size()));
     }
   }
+  for (const CopiedTensor& copied : file.copied)
+    if (Diagnostics said = copy_tensor(copied, writer); has_error(said)) return said;
   return writer.finish().diagnostics;
 }
 
@@ -124,9 +156,14 @@ std::string exported_index(const std::vector<ExportedFile>& files, StoredType ty
   int64_t bytes = 0, parameters = 0;
   for (const ExportedFile& file : files) {
     for (const Parameter& p : file.parameters) {
-      map[published_name(p)] = file.name;
+      map[exported_name(file, p)] = file.name;
       bytes += published_bytes(p, type);
       parameters += full_numel(p);
+    }
+    for (const CopiedTensor& copied : file.copied) {
+      map[copied.entry.name] = file.name;
+      bytes += copied.entry.end - copied.entry.begin;
+      parameters += num_elements(copied.entry.shape);
     }
   }
   return dump_json({{"metadata", {{"total_parameters", parameters}, {"total_size", bytes}}}, {"weight_map", std::move(map)}});

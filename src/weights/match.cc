@@ -46,13 +46,16 @@ std::string_view without_prefix(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
+constexpr std::string_view kTextModel = "language_model.", kModel = "model.";
+
 class Matching {
  public:
   Matching(const WeightsFolder& folder, const Geometry& geometry)
-      : folder_(folder), geometry_(geometry), layout_(make_layout(geometry, {})), prefix_(prefix()) {}
+      : folder_(folder), geometry_(geometry), layout_(make_layout(geometry, {})), names_(names()) {}
 
   MatchedWeights run() {
     MatchedWeights matched;
+    matched.names = names_;
     for (const UnitLayout& unit : layout_.units)
       for (const Parameter& parameter : unit.parameters)
         if (const PublishedTensor* tensor = parameter.stacked_at < 0 ? take(parameter) : take_part(parameter, matched.parts))
@@ -67,26 +70,46 @@ class Matching {
       matched.tied_head = head;
       matched.tied_to = tied.embedding;
     }
-    for (const auto& [name, tensor] : folder_.tensors)
-      if (!taken_.contains(name) && !is_buffer(name)) misfits.unexpected.push_back(fmt::format("'{}'", name));
+    for (const auto& [name, tensor] : folder_.tensors) {
+      if (taken_.contains(name)) continue;
+      if (is_of_other_part(name))
+        matched.others.push_back(&tensor);
+      else if (!is_buffer(name))
+        misfits.unexpected.push_back(fmt::format("'{}'", name));
+    }
     return matched;
   }
 
   Misfits misfits;
 
  private:
-  // Of all names together: a folder has them all with the prefix, or all without.
-  std::string prefix() const {
-    const std::string& embedding = layout_.units.front().parameters.front().name;
-    const std::string_view alone = without_prefix(embedding);
-    const bool is_alone = !folder_.tensors.contains(embedding) && folder_.tensors.contains(alone);
-    return is_alone ? embedding.substr(0, embedding.size() - alone.size()) : "";
+  const std::string& embedding() const { return layout_.units.front().parameters.front().name; }
+
+  // Of all names together, by the embedding's.
+  FolderNames names() const {
+    using enum FolderNames;
+    if (folder_.tensors.contains(embedding())) return kOwn;
+    if (folder_.tensors.contains(without_prefix(embedding()))) return kWithoutPrefix;
+    for (const FolderNames names : {kBesideOthers, kInsideModel})
+      if (folder_.tensors.contains(name_in_folder(names, embedding()))) return names;
+    return kOwn;
+  }
+
+  std::string in_folder(const std::string& name) const {
+    if (names_ != FolderNames::kWithoutPrefix) return name_in_folder(names_, name);
+    const std::string prefix = embedding().substr(0, embedding().size() - without_prefix(embedding()).size());
+    return name.starts_with(prefix) ? std::string(without_prefix(name)) : name;
   }
 
   const PublishedTensor* find(const std::string& name) const {
-    const bool is_short = !prefix_.empty() && name.starts_with(prefix_);
-    const auto found = folder_.tensors.find(is_short ? without_prefix(name) : std::string_view(name));
+    const auto found = folder_.tensors.find(in_folder(name));
     return found == folder_.tensors.end() ? nullptr : &found->second;
+  }
+
+  bool is_of_other_part(std::string_view name) const {
+    if (names_ == FolderNames::kBesideOthers) return !name.starts_with(kTextModel);
+    if (names_ == FolderNames::kInsideModel) return !name.starts_with(std::string(kModel) + std::string(kTextModel));
+    return names_ == FolderNames::kOwn && name.starts_with("visual.");
   }
 
   const PublishedTensor* take(const Parameter& parameter) {
@@ -164,11 +187,18 @@ class Matching {
   const WeightsFolder& folder_;
   const Geometry& geometry_;
   const Layout layout_;
-  const std::string prefix_;
+  const FolderNames names_;
   std::set<std::string, std::less<>> taken_;
 };
 
 }  // namespace
+
+std::string name_in_folder(FolderNames names, const std::string& own) {
+  if (names == FolderNames::kBesideOthers) return std::string(kTextModel) + own;
+  if (names == FolderNames::kInsideModel && own.starts_with(kModel))
+    return std::string(kModel) + std::string(kTextModel) + own.substr(kModel.size());
+  return own;
+}
 
 TiedNames tied_names(const Geometry& geometry) {
   if (!geometry.tied_embeddings) return {};

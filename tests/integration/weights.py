@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from families import FAMILIES, corrections, settings
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 LENGTH, SEQUENCES = 16, 12
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -31,6 +31,24 @@ MESHES = {
     "cp 2": ["--gpus", "2", "--cp", "2"],
 }
 SHARED_EXPERTS = {"ep 2": ["--gpus", "2", "--ep", "2"]}  # of families with experts, beside the others
+# Text models beside a tower for pictures, which is left as it is: the three ways in which folders name them.
+TEXT = {"hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+        "vocab_size": 259, "max_position_embeddings": 64}
+SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
+TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14}
+DEEP_TOWER = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "out_hidden_size": 32, "patch_size": 14}
+WITH_PICTURES = {
+    "gemma3": {"text_config": {**TEXT, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8, "query_pre_attn_scalar": 8},
+               "vision_config": TOWER, "mm_tokens_per_image": 4},
+    "mistral3": {"text_config": {**TEXT, "model_type": "mistral", "sliding_window": None},
+                 "vision_config": {**TOWER, "model_type": "pixtral", "head_dim": 8}},
+    "llava": {"text_config": {**TEXT, "model_type": "llama"},
+              "vision_config": {**TOWER, "model_type": "clip_vision_model", "projection_dim": 16}},
+    "qwen2_vl": {"text_config": {**TEXT, **SECTIONS}, "vision_config": {"depth": 1, "embed_dim": 16, "hidden_size": 32, "num_heads": 2, "patch_size": 14}},
+    "qwen2_5_vl": {"text_config": {**TEXT, **SECTIONS}, "vision_config": DEEP_TOWER},
+    "qwen3_vl": {"text_config": {**TEXT, **SECTIONS}, "vision_config": {**DEEP_TOWER, "deepstack_visual_indexes": [0]}},
+    "glm4v": {"text_config": {**TEXT, **SECTIONS}, "vision_config": DEEP_TOWER},
+}
 NOT_SPLIT = ("are not divisible by tp", "are not divisible by ep", "does not split", "tensor parallelism", "context parallelism", "--cp")
 
 failures = []
@@ -63,8 +81,13 @@ def first_loss(binary, model, mesh, out, data, settings_of_run):
     raise RuntimeError("no step in metrics.jsonl")
 
 
+def class_of(folder):
+    has_pictures = "vision_config" in json.loads((Path(folder) / "config.json").read_text())
+    return AutoModelForImageTextToText if has_pictures else AutoModelForCausalLM
+
+
 def transformers_loss(folder, text):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = class_of(folder).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     tokens = torch.tensor(list(text))
     inputs = torch.stack([tokens[i * LENGTH:(i + 1) * LENGTH] for i in range(SEQUENCES)])
     targets = torch.stack([tokens[i * LENGTH + 1:(i + 1) * LENGTH + 1] for i in range(SEQUENCES)])
@@ -86,7 +109,7 @@ def export(binary, out, dtype):
     if code != 0:
         raise RuntimeError(said[-500:])
     counts["exports"] += 1
-    _, info = AutoModelForCausalLM.from_pretrained(out / "model", output_loading_info=True)
+    _, info = class_of(out / "model").from_pretrained(out / "model", output_loading_info=True)
     missed = {kind: keys for kind, keys in info.items() if keys and kind != "error_msgs"}
     if missed or info.get("error_msgs"):
         raise RuntimeError(f"from_pretrained says {missed} {info.get('error_msgs')}")
@@ -107,7 +130,7 @@ def check_bytes(before, after):
 def check_greedy(binary, path, folder):
     """As many tokens as the likeliest is clearly the likeliest: beyond a near tie both are right."""
     prompt = torch.randint(0, 259, (1, 37), generator=torch.Generator().manual_seed(5))
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = class_of(folder).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
         made = model.generate(prompt, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0, output_logits=True,
                               return_dict_in_generate=True)
@@ -153,8 +176,11 @@ def close(found, expected):
 
 def save(folder, name, family, changes):
     torch.manual_seed(7)
-    config = AutoConfig.for_model(family, **{**settings(family, changes), "vocab_size": 259})  # odd: padded with tp
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    if family in WITH_PICTURES:
+        config, kind = AutoConfig.for_model(family, **changes), AutoModelForImageTextToText
+    else:
+        config, kind = AutoConfig.for_model(family, **{**settings(family, changes), "vocab_size": 259}), AutoModelForCausalLM  # odd: padded with tp
+    model = kind.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.08 + (parameter if parameter.dim() == 1 else 0))
@@ -201,8 +227,9 @@ def main():
     binary, folder, chosen = sys.argv[1], Path(sys.argv[2]), [name for name in sys.argv[3:] if name != "--every-mesh"]
     every_mesh = "--every-mesh" in sys.argv[3:]
     # A load-balancing loss is part of the printed loss and no weight; tokens of one expert are no other files.
-    families = {name: family for name, family in FAMILIES.items() if not name.endswith(("_balanced", "_adversarial"))}
-    families = {**families, "qwen3_tied": ("qwen3", {"tie_word_embeddings": True}), "granite_tied": ("granite", {"tie_word_embeddings": True})}
+    families = {name: family for name, family in FAMILIES.items() if not name.endswith(("_balanced", "_adversarial", "_capacity"))}
+    families = {**families, "qwen3_tied": ("qwen3", {"tie_word_embeddings": True}), "granite_tied": ("granite", {"tie_word_embeddings": True}),
+                **{name: (name, changes) for name, changes in WITH_PICTURES.items()}}
     generator = torch.Generator().manual_seed(3)
     text = bytes(torch.randint(97, 123, (LENGTH * SEQUENCES + 1,), generator=generator).tolist())
     (folder / "data").mkdir()

@@ -9,7 +9,8 @@ import sys
 import tempfile
 
 # Their code is in their own repositories (mpt: llm-foundry's class of that name).
-OWN_CODE = {"baichuan", "chatglm", "internlm", "mpt", "qwen"}
+OWN_CODE = {"baichuan", "chatglm", "internlm", "mimo", "minicpm", "minicpm3", "mpt", "qwen"}
+NOT_NAMED = {"biogpt"}  # Transformers says of no class that it must not be split: the blocks are taken, as of the others
 OWN_CODE_MODELS = {"grok_1", "mimo_7b"}
 
 
@@ -67,6 +68,9 @@ def main():
         module = module_with(family, layer_class)
         if not hasattr(module, layer_class):
             failures.append(f"{family}: transformers has no {layer_class}")
+        elif family in NOT_NAMED:
+            if not_split(module):
+                failures.append(f"{family}: Transformers names {sorted(not_split(module))} now")
         elif layer_class not in not_split(module):
             failures.append(f"{family}: {layer_class} is not among {sorted(not_split(module))}")
     for model, (family, layer_class) in models.items():

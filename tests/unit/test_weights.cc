@@ -1,9 +1,11 @@
 // Folders of published weights: what is found in them, how values are converted, where downloaded models are, how files are exported.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <set>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/value_yaml.h"
 #include "model/families.h"
@@ -16,6 +18,7 @@
 #include "weights/export_tensors.h"
 #include "weights/folder.h"
 #include "weights/hub_cache.h"
+#include "weights/match.h"
 
 #include <catch2/catch.hpp>
 
@@ -25,6 +28,14 @@ namespace {
 std::string problem_of(const std::string& folder) {
   const Result<WeightsFolder> read = read_weights_folder(folder);
   return read.ok() ? "" : read.diagnostics.front().message;
+}
+
+Geometry small_geometry() {
+  Geometry g;
+  g.family = "llama";
+  g.num_layers = 3;
+  g.hidden = 32, g.num_heads = 4, g.num_kv_heads = 2, g.head_size = 8, g.feed_forward = 64, g.vocabulary = 300;
+  return g;
 }
 
 TEST_CASE("weights: every fp16 and bf16 value survives, and rounding is to nearest even") {
@@ -147,11 +158,60 @@ TEST_CASE("weights: a run file names them beside the model") {
   }
 }
 
+TEST_CASE("weights: a text model is found beside a tower for pictures, which an export writes again") {
+  struct Folder {
+    FolderNames names;
+    std::string norm, tower;
+  };
+  const Geometry g = small_geometry();
+  for (const Folder& f : {Folder{FolderNames::kOwn, "model.norm.weight", "visual.blocks.0.weight"},
+                          Folder{FolderNames::kBesideOthers, "language_model.model.norm.weight", "vision_tower.norm.weight"},
+                          Folder{FolderNames::kInsideModel, "model.language_model.norm.weight", "model.visual.norm.weight"}}) {
+    INFO(f.tower);
+    std::vector<published::Tensor> tensors = published::tensors_of(g, "BF16");
+    for (published::Tensor& tensor : tensors) tensor.name = name_in_folder(f.names, tensor.name);
+    CHECK(std::any_of(tensors.begin(), tensors.end(), [&](const published::Tensor& t) { return t.name == f.norm; }));
+    tensors.push_back({f.tower, {3}, "BF16", {1, 2, 3}});
+    TemporaryDirectory folder;
+    published::write_folder(folder.path(), tensors, 2);
+    const Result<WeightsFolder> read = read_weights_folder(folder.path());
+    REQUIRE(read.ok());
+    const Result<MatchedWeights> matched = match_weights(*read, g);
+    REQUIRE(matched.ok());
+    CHECK(matched->names == f.names);
+    CHECK(matched->tensors.at("model.norm.weight")->entry.name == f.norm);
+    REQUIRE(matched->others.size() == 1);
+    const PublishedTensor& tower = *matched->others[0];
+    CHECK(tower.entry.name == f.tower);
+    const OtherParts others = {f.names, {{tower.entry, folder.path(read->plan.files[tower.file].path)}}};
+    const std::vector<ExportedFile> files = exported_files(g, StoredType::kBf16, 20'000, others);
+    CHECK(files.size() > 1);
+    CHECK(files.back().copied.size() == 1);
+    const Json index = Json::parse(exported_index(files, StoredType::kBf16));
+    CHECK(index["weight_map"].size() == tensors.size());
+    for (const published::Tensor& tensor : tensors) CHECK(index["weight_map"].contains(tensor.name));
+    TemporaryDirectory out;
+    const ReadParameter ones = [](const Parameter&, const Box& box, float* values) {
+      std::fill_n(values, box.numel(), 1.0f);
+      return Diagnostics{};
+    };
+    REQUIRE(write_exported_file(files.back(), g, StoredType::kBf16, ones, out.path()).empty());
+    const std::string bytes = *read_file(out.path(files.back().name)), before = *read_file(others.tensors[0].path);
+    const TensorEntry again = read_safetensors_header(out.path(files.back().name))->tensors.at(f.tower);
+    CHECK(bytes.substr(size_t(again.begin), 6) == before.substr(size_t(tower.entry.begin), 6));
+  }
+  // A tensor of no part that is known is one too many.
+  std::vector<published::Tensor> tensors = published::tensors_of(g, "BF16");
+  tensors.push_back({"vision_tower.norm.weight", {3}, "BF16", {1, 2, 3}});
+  TemporaryDirectory folder;
+  published::write_folder(folder.path(), tensors, 1);
+  const Result<MatchedWeights> matched = match_weights(*read_weights_folder(folder.path()), g);
+  REQUIRE_FALSE(matched.ok());
+  CHECK_THAT(matched.diagnostics[0].message, Catch::Contains("1 unexpected: 'vision_tower.norm.weight'"));
+}
+
 TEST_CASE("weights: files of an export are full but not over, and hold every parameter once") {
-  Geometry g;
-  g.family = "llama";
-  g.num_layers = 3;
-  g.hidden = 32, g.num_heads = 4, g.num_kv_heads = 2, g.head_size = 8, g.feed_forward = 64, g.vocabulary = 300;
+  const Geometry g = small_geometry();
   const std::vector<ExportedFile> one = exported_files(g, StoredType::kBf16, 5'000'000'000);
   REQUIRE(one.size() == 1);
   CHECK(one[0].name == "model.safetensors");
