@@ -218,13 +218,10 @@ Result<Exported> export_adapter(const Plan& plan, const ExportRequest& request) 
   if (!checkpoint.ok()) return checkpoint.diagnostics;
   const Result<OtherParts> others = other_parts(plan);
   if (!others.ok()) return others.diagnostics;
-  if (!others->tensors.empty())
-    return error(code::kUnsupportedFeature, {},
-                 fmt::format("'{}' has other parts beside its text model, in which PEFT would look for the adapters' modules as well",
-                             plan.weights.directory),
-                 "--merge, which writes the whole model");
-  const ExportedFile file = adapter_file(plan);
-  const std::vector<SmallFile> small = {{"adapter_config.json", adapter_config(plan)}};
+  const bool is_beside_others = !others->tensors.empty();
+  ExportedFile file = adapter_file(plan);
+  if (is_beside_others) file.names = FolderNames::kInsideModel;  // where the classes have it, whatever the folder says
+  const std::vector<SmallFile> small = {{"adapter_config.json", adapter_config(plan, is_beside_others)}};
   return write_folder(request, plan.model, {file}, parameters_of(checkpoint->stored), small);
 }
 

@@ -1,6 +1,7 @@
 #include "weights/export_tuned.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -41,7 +42,7 @@ ExportedFile adapter_file(const Plan& plan) {
 }
 
 // The keys that PEFT's LoraConfig needs. all-linear becomes the modules' last names, since PEFT takes the word for all of a model.
-std::string adapter_config(const Plan& plan) {
+std::string adapter_config(const Plan& plan, bool is_beside_others) {
   const Layout layout = whole_layout(plan);
   const TrainPlan& t = plan.train;
   std::set<std::string> modules(t.lora_targets.begin(), t.lora_targets.end());
@@ -50,6 +51,11 @@ std::string adapter_config(const Plan& plan) {
       const std::string module = p.name.substr(0, p.name.rfind(".lora_"));
       modules.insert(module.substr(module.rfind('.') + 1));
     });
+  }
+  Json targets = modules;
+  if (is_beside_others) {  // PEFT matches a text as a pattern of whole names
+    const bool has_head = modules.erase("lm_head") > 0;
+    targets = fmt::format(R"(.*\.language_model\..*\.({}){})", fmt::join(modules, "|"), has_head ? "|lm_head" : "");
   }
   std::error_code failure;
   const std::string base =
@@ -64,7 +70,7 @@ std::string adapter_config(const Plan& plan) {
                     {"modules_to_save", nullptr},
                     {"peft_type", "LORA"},
                     {"r", t.lora_rank},
-                    {"target_modules", modules},
+                    {"target_modules", targets},
                     {"task_type", "CAUSAL_LM"},
                     {"use_dora", false},
                     {"use_rslora", t.rslora}});

@@ -12,7 +12,8 @@ namespace distsetup {
 
 // adapter_model.safetensors and adapter_config.json of a plan with adapters.
 ExportedFile adapter_file(const Plan& plan);
-std::string adapter_config(const Plan& plan);
+// `is_beside_others`: the model is the text model of one with towers, whose modules have the same last names and are not meant.
+std::string adapter_config(const Plan& plan, bool is_beside_others);
 
 // The whole model. Adapters are added in fp32: W + scale · B · A. What was held as nf4 is what came back out of it, with or without
 // adapters, unless `base` is the published weights. Errors (kWeights): the run began with no folder; its frozen
