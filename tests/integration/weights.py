@@ -5,6 +5,7 @@ Of each family, type and mesh:
   loss     the first step's is Transformers' own, to 1e-5
   export   of a run that changes nothing: every tensor's bytes are the file's, and from_pretrained() misses nothing
   greedy   `distsetup generate` writes the tokens that Transformers' generate() writes, from the weights and from the checkpoint
+  adapters of a model with pictures: PEFT finds them in the text model alone, and with them it is the merged export
   again    of a run that trains: its export starts a run whose first loss is Transformers' for that export"""
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from families import FAMILIES, corrections, settings
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
@@ -169,6 +171,28 @@ def check(binary, folder, name, dtype, mesh, text):
         raise RuntimeError(f"training changed nothing: {loss} {again}")
 
 
+def check_adapters(binary, folder, name):
+    """Beside a tower for pictures: PEFT's model with the adapters has the logits of the merged export, and none of them is in the tower."""
+    model, out = folder / f"{name}_fp32", folder / f"{name}_adapters"
+    first_loss(binary, model, "1", out, folder / "data", ["--finetune", "lora", "--steps", "3", "--learning-rate", "0.02"])
+    for flags, to in ([], "tuned"), (["--merge"], "merged"):
+        code, said = run([f"{binary}/distsetup", "checkpoint", "export", str(out), "--output", str(out / to), "--dtype", "fp32", *flags])
+        if code != 0:
+            raise RuntimeError(said[-500:])
+    kind = class_of(model)
+    base, merged = (kind.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval() for path in (model, out / "merged"))
+    ids = torch.arange(97, 113)[None]
+    with torch.no_grad():
+        before = base(input_ids=ids).logits
+        tuned = PeftModel.from_pretrained(base, out / "tuned").eval()
+        with_adapters, expected = tuned(input_ids=ids).logits, merged(input_ids=ids).logits
+    adapted = [key for key, _ in tuned.named_parameters() if ".lora_" in key]
+    if not adapted or any(".language_model." not in key for key in adapted):
+        raise RuntimeError(f"adapters are on {adapted[:3]}")
+    if (with_adapters - expected).abs().max() > 1e-5 or (before - expected).abs().max() < 1e-3:
+        raise RuntimeError("the adapters are not what was merged")
+
+
 def close(found, expected):
     if abs(found - expected) > 1e-5 * abs(expected):
         raise RuntimeError(f"loss {found}, Transformers has {expected}")
@@ -240,6 +264,12 @@ def main():
                          if every_mesh or offset == number % len(MESHES)]
         if families[name][0] in ("mixtral", "gpt_oss", "granitemoe", "granitemoeshared", "flex_olmo", "hy_v3", "mellum") or families[name][0].endswith("_moe"):
             chosen_meshes += [(len(MESHES), mesh) for mesh in SHARED_EXPERTS]
+        if name in WITH_PICTURES:
+            try:
+                check_adapters(binary, folder, name)
+            except RuntimeError as failure:
+                failures.append(f"{name}, adapters: {failure}")
+                print(failures[-1], flush=True)
         for offset, mesh in chosen_meshes:
             dtype = list(TYPES)[(number + offset) % len(TYPES)]  # every family in every type, every mesh in every type
             try:
