@@ -77,7 +77,7 @@ struct Geometry {
   // Rows that an expert takes of a rank's tokens, at most: this many times an equal share, the first tokens first; others pass it by
   // (Switch Transformers, arXiv 2101.03961, section 2.2). 0: it takes all.
   double expert_capacity = 0;
-  double router_loss = 0;       // what the load-balancing loss is multiplied by; 0: there is none
+  double router_loss = 0;  // what the load-balancing loss is multiplied by; 0: there is none
   double router_z_loss =
       0;  // what the mean square of the routers' log-sum-exp is multiplied by, of each layer; 0: there is no such loss
   std::vector<bool> expert_layer;  // per layer; empty = all (when E > 0)
@@ -88,9 +88,10 @@ struct Geometry {
   int64_t scan_channels = 0;          // of the mixer in layers with a window that is a state-space scan (Mamba-2) or the like
   bool bidirectional = false;         // a position sees those behind it, too (encoders)
   int64_t unrotated_layer_every = 0;  // each n-th layer has no rotary positions (SmolLM3: 4); 0 = none
-  int64_t global_layer_every = 0;     // with a window: each n-th layer sees everything (Gemma 2: 2, Gemma 3: 6); 0 = no layer does
-  std::string source;                 // URL or text, with date
-  std::string native_program;         // text of the bundled trainer's program where it is not a built-in one (presets/programs/native)
+  int64_t global_layer_every =
+      0;  // with a window: each n-th layer sees everything (Gemma 2: 2, Gemma 3: 6), -n: the first of each n (CWM); 0: none
+  std::string source;          // URL or text, with date
+  std::string native_program;  // text of the bundled trainer's program where it is not a built-in one (presets/programs/native)
   bool operator==(const Geometry&) const = default;
 
   // Compiled once, in geometry.cc: a geometry is copied with every plan.

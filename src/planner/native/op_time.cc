@@ -126,8 +126,8 @@ class OpTimes {
   // second.
   double grouped_s(const OpInstance& op) const {
     const Operand& other = op.writes.front().kind == Operand::Kind::kGradient ? op.reads[1] : op.writes.front();
-    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("Tc"), columns(other),
-                          columns(op.reads.front()), element_bytes(), constants_.grouped_share);
+    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("Tc"), columns(other), columns(op.reads.front()),
+                          element_bytes(), constants_.grouped_share);
   }
 
   bool reads_logits(const OpInstance& op) const {
