@@ -105,11 +105,14 @@ def tensors_of(folder):
     return tensors
 
 
-def export(binary, out, dtype):
-    code, said = run([f"{binary}/distsetup", "checkpoint", "export", str(out), "--output", str(out / "model"), "--dtype", dtype,
-                      "--max-shard-size", "60KB"])
+def write(binary, out, to, dtype, *flags):
+    code, said = run([f"{binary}/distsetup", "checkpoint", "export", str(out), "--output", str(to), "--dtype", dtype, *flags])
     if code != 0:
         raise RuntimeError(said[-500:])
+
+
+def export(binary, out, dtype):
+    write(binary, out, out / "model", dtype, "--max-shard-size", "60KB")
     counts["exports"] += 1
     _, info = class_of(out / "model").from_pretrained(out / "model", output_loading_info=True)
     missed = {kind: keys for kind, keys in info.items() if keys and kind != "error_msgs"}
@@ -175,10 +178,8 @@ def check_adapters(binary, folder, name):
     """Beside a tower for pictures: PEFT's model with the adapters has the logits of the merged export, and none of them is in the tower."""
     model, out = folder / f"{name}_fp32", folder / f"{name}_adapters"
     first_loss(binary, model, "1", out, folder / "data", ["--finetune", "lora", "--steps", "3", "--learning-rate", "0.02"])
-    for flags, to in ([], "tuned"), (["--merge"], "merged"):
-        code, said = run([f"{binary}/distsetup", "checkpoint", "export", str(out), "--output", str(out / to), "--dtype", "fp32", *flags])
-        if code != 0:
-            raise RuntimeError(said[-500:])
+    write(binary, out, out / "tuned", "fp32")
+    write(binary, out, out / "merged", "fp32", "--merge")
     kind = class_of(model)
     base, merged = (kind.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval() for path in (model, out / "merged"))
     ids = torch.arange(97, 113)[None]

@@ -79,15 +79,20 @@ Geometry shared_geometry(const std::string& which, int ep) {
   return g;
 }
 
+TinyOptions shared_options(const std::string& which, const SharedStrategy& s) {
+  TinyOptions o;
+  o.geometry = shared_geometry(which, s.ep);
+  o.steps = 4;
+  split(o, s);
+  return o;
+}
+
 void check_strategies(const std::string& which, const std::vector<Recompute>& ways, int each = 1) {
   for (size_t n = 0; n < strategies().size(); n += size_t(each)) {
     const SharedStrategy& s = strategies()[n];
     INFO(which << " " << s.name);
-    TinyOptions o;
-    o.geometry = shared_geometry(which, s.ep);
-    o.steps = 4;
+    TinyOptions o = shared_options(which, s);
     o.accumulation = 2;
-    split(o, s);
     check_as_one_rank(o, ways);
   }
 }
@@ -112,11 +117,8 @@ TEST_CASE("the load-balancing loss is of the tokens of all tensor-parallel ranks
     for (const SharedStrategy& s : {SharedStrategy{"ep 1", Sharding::kZero1, 1, 1, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
                                     SharedStrategy{"ep 2", Sharding::kDdp, 1, 1, 2, 1, CpMethod::kAllGather, true, 1, 1, 2}}) {
       INFO(which << " " << s.name);
-      TinyOptions o;
-      o.geometry = shared_geometry(which, s.ep);
+      TinyOptions o = shared_options(which, s);
       o.geometry.router_loss = 0.5;
-      o.steps = 4;
-      split(o, s);
       check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
     }
 }
@@ -129,12 +131,9 @@ TEST_CASE("ranks that share experts with a capacity train as the same ranks with
           SharedStrategy{"pp 2, zero2 2, ep 2", Sharding::kZero2, 1, 2, 2, 1, CpMethod::kAllGather, true, 2},
           SharedStrategy{"tp 2, zero2 2, ep 4", Sharding::kZero2, 1, 2, 4, 1, CpMethod::kAllGather, true, 1, 1, 2}}) {
       INFO(which << " " << s.name);
-      TinyOptions o;
-      o.geometry = shared_geometry(which, s.ep);
+      TinyOptions o = shared_options(which, s);
       o.geometry.expert_capacity = 0.75;
-      o.steps = 4;
       o.accumulation = 2;
-      split(o, s);
       for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
         o.recompute = recompute;
         o.ep = s.ep;

@@ -6,16 +6,13 @@
 #include "model/count.h"
 #include "model/hf_config.h"
 #include "plan/native_program.h"
+#include "support/config_json.h"
 #include "support/presets.h"
 
 #include <catch2/catch.hpp>
 
 namespace distsetup {
 namespace {
-
-Result<Geometry> from_json(const std::string& text) {
-  return geometry_from_hf_config(presets(), *parse_json(text, "config.json"), "mine");
-}
 
 void check_refused(const Result<Geometry>& g, std::string_view message) {
   INFO(format_diagnostics(g.diagnostics));
@@ -26,28 +23,24 @@ void check_refused(const Result<Geometry>& g, std::string_view message) {
 }  // namespace
 
 TEST_CASE("config reading: parameters as Transformers' classes and published files have them") {
-  const auto total = [](const std::string& text) {
-    const Result<Geometry> g = from_json(text);
-    INFO(format_diagnostics(g.diagnostics));
-    REQUIRE(g.ok());
-    CHECK(g.diagnostics.empty());
-    return count_parameters(*g).total;
-  };
-  CHECK(total(R"({"model_type": "gpt_neo", "hidden_size": 768, "num_layers": 12, "num_heads": 12, "vocab_size": 50257,)"
-              R"( "max_position_embeddings": 2048})") == 125'198'592);  // EleutherAI/gpt-neo-125M
-  CHECK(total(R"({"model_type": "biogpt", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,)"
-              R"( "num_attention_heads": 16, "vocab_size": 42384})") == 346'763'264);  // microsoft/biogpt
-  CHECK(total(R"({"model_type": "cwm", "hidden_size": 6144, "intermediate_size": 21504, "num_hidden_layers": 64, "head_dim": 128,)"
-              R"( "num_attention_heads": 48, "num_key_value_heads": 8, "vocab_size": 128256})") == 32'581'097'472);
-  CHECK(total(R"({"model_type": "hy_v3", "hidden_size": 4096, "intermediate_size": 13312, "num_hidden_layers": 80, "head_dim": 128,)"
-              R"( "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 120832})") == 295'033'543'488);
-  CHECK(total(R"({"model_type": "flex_olmo", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,)"
-              R"( "num_attention_heads": 32, "vocab_size": 100352})") == 33'270'665'216);
-  CHECK(total(R"({"model_type": "mellum", "hidden_size": 2304, "intermediate_size": 7168, "num_hidden_layers": 28, "num_experts": 64,)"
-              R"( "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 98304, "moe_intermediate_size": 896,)"
-              R"( "num_experts_per_tok": 8})") == 12'149'923'072);
-  CHECK(total(R"({"model_type": "minicpm3", "hidden_size": 2560, "intermediate_size": 6400, "num_hidden_layers": 62,)"
-              R"( "num_attention_heads": 40, "vocab_size": 73448})") == 4'073'875'968);
+  CHECK(total_parameters(R"({"model_type": "gpt_neo", "hidden_size": 768, "num_layers": 12, "num_heads": 12, "vocab_size": 50257,)"
+                         R"( "max_position_embeddings": 2048})") == 125'198'592);  // EleutherAI/gpt-neo-125M
+  CHECK(total_parameters(R"({"model_type": "biogpt", "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,)"
+                         R"( "num_attention_heads": 16, "vocab_size": 42384})") == 346'763'264);  // microsoft/biogpt
+  CHECK(total_parameters(
+            R"({"model_type": "cwm", "hidden_size": 6144, "intermediate_size": 21504, "num_hidden_layers": 64, "head_dim": 128,)"
+            R"( "num_attention_heads": 48, "num_key_value_heads": 8, "vocab_size": 128256})") == 32'581'097'472);
+  CHECK(total_parameters(
+            R"({"model_type": "hy_v3", "hidden_size": 4096, "intermediate_size": 13312, "num_hidden_layers": 80, "head_dim": 128,)"
+            R"( "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 120832})") == 295'033'543'488);
+  CHECK(total_parameters(R"({"model_type": "flex_olmo", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,)"
+                         R"( "num_attention_heads": 32, "vocab_size": 100352})") == 33'270'665'216);
+  CHECK(total_parameters(
+            R"({"model_type": "mellum", "hidden_size": 2304, "intermediate_size": 7168, "num_hidden_layers": 28, "num_experts": 64,)"
+            R"( "num_attention_heads": 32, "num_key_value_heads": 4, "vocab_size": 98304, "moe_intermediate_size": 896,)"
+            R"( "num_experts_per_tok": 8})") == 12'149'923'072);
+  CHECK(total_parameters(R"({"model_type": "minicpm3", "hidden_size": 2560, "intermediate_size": 6400, "num_hidden_layers": 62,)"
+                         R"( "num_attention_heads": 40, "vocab_size": 73448})") == 4'073'875'968);
 }
 
 TEST_CASE("config reading: which layers see everything, where a list says it of each") {

@@ -11,6 +11,7 @@
 #include "model/geometry_value.h"
 #include "model/hf_config.h"
 #include "model/presets.h"
+#include "support/config_json.h"
 #include "support/presets.h"
 #include "support/temporary_directory.h"
 
@@ -24,13 +25,6 @@ Result<Geometry> from_yaml(const std::string& text) {
   INFO(format_diagnostics(value.diagnostics));
   REQUIRE(value.ok());
   return geometry_from_value(presets(), *value, "mine");
-}
-
-Result<Geometry> from_json(const std::string& text) {
-  const Result<Value> value = parse_json(text, "config.json");
-  INFO(format_diagnostics(value.diagnostics));
-  REQUIRE(value.ok());
-  return geometry_from_hf_config(presets(), *value, "mine");
 }
 
 // A Llama config of 2 layers with `more` keys added.
@@ -296,33 +290,28 @@ TEST_CASE("geometry: a family of known operations is a file in the user's preset
 }
 
 TEST_CASE("geometry: newer families have as many parameters as Transformers' classes of those sizes") {
-  const auto total = [](const std::string& text) {
-    const Result<Geometry> g = from_json(text);
-    INFO(format_diagnostics(g.diagnostics));
-    REQUIRE(g.ok());
-    CHECK(g.diagnostics.empty());
-    return count_parameters(*g).total;
-  };
-  CHECK(total(R"({"model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30,)"
-              R"( "num_attention_heads": 24, "num_key_value_heads": 2, "vocab_size": 49152, "sliding_window": 4096})") ==
+  CHECK(total_parameters(R"({"model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30,)"
+                         R"( "num_attention_heads": 24, "num_key_value_heads": 2, "vocab_size": 49152, "sliding_window": 4096})") ==
         3'030'371'328);
-  CHECK(total(R"({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,)"
-              R"( "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128256})") == 3'075'098'624);
-  CHECK(total(R"({"model_type": "glm4", "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "head_dim": 128,)"
-              R"( "num_attention_heads": 32, "num_key_value_heads": 2, "vocab_size": 151552})") == 9'400'279'040);
-  CHECK(total(R"({"model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40,)"
-              R"( "num_attention_heads": 64, "vocab_size": 256000})") == 34'980'831'232);
-  CHECK(total(R"({"model_type": "stablelm", "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 32,)"
-              R"( "num_attention_heads": 32, "vocab_size": 50304})") == 2'795'443'200);
-  CHECK(total(R"({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 2048, "num_hidden_layers": 16, "clip_qkv": null,)"
-              R"( "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "vocab_size": 50304})") == 13'361'612'800);
-  CHECK(
-      total(R"({"model_type": "internlm3", "hidden_size": 4096, "intermediate_size": 10240, "num_hidden_layers": 48, "head_dim": 128,)"
+  CHECK(total_parameters(R"({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,)"
+                         R"( "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128256})") == 3'075'098'624);
+  CHECK(total_parameters(
+            R"({"model_type": "glm4", "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40, "head_dim": 128,)"
+            R"( "num_attention_heads": 32, "num_key_value_heads": 2, "vocab_size": 151552})") == 9'400'279'040);
+  CHECK(total_parameters(R"({"model_type": "cohere", "hidden_size": 8192, "intermediate_size": 22528, "num_hidden_layers": 40,)"
+                         R"( "num_attention_heads": 64, "vocab_size": 256000})") == 34'980'831'232);
+  CHECK(total_parameters(R"({"model_type": "stablelm", "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 32,)"
+                         R"( "num_attention_heads": 32, "vocab_size": 50304})") == 2'795'443'200);
+  CHECK(total_parameters(
+            R"({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 2048, "num_hidden_layers": 16, "clip_qkv": null,)"
+            R"( "num_attention_heads": 16, "num_experts": 64, "num_experts_per_tok": 8, "vocab_size": 50304})") == 13'361'612'800);
+  CHECK(total_parameters(
+            R"({"model_type": "internlm3", "hidden_size": 4096, "intermediate_size": 10240, "num_hidden_layers": 48, "head_dim": 128,)"
             R"( "num_attention_heads": 32, "num_key_value_heads": 2, "vocab_size": 128512, "bias": false, "qkv_bias": false})") ==
-      8'804'241'408);
-  CHECK(total(R"({"model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,)"
-              R"( "head_dim": 128, "num_attention_heads": 48, "num_key_value_heads": 8, "num_local_experts": 256,)"
-              R"( "num_experts_per_tok": 8, "vocab_size": 200064})") == 228'689'764'864);
+        8'804'241'408);
+  CHECK(total_parameters(R"({"model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,)"
+                         R"( "head_dim": 128, "num_attention_heads": 48, "num_key_value_heads": 8, "num_local_experts": 256,)"
+                         R"( "num_experts_per_tok": 8, "vocab_size": 200064})") == 228'689'764'864);
   check_error(from_json(R"({"model_type": "olmoe", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,)"
                         R"( "num_attention_heads": 4, "vocab_size": 512, "clip_qkv": 8.0})"),
               code::kUnsupportedArchitecture, "'clip_qkv' of model_type 'olmoe' is set to '8.0', which is not supported");
