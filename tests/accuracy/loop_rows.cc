@@ -138,6 +138,7 @@ Setup own_script(const Row& row, Setup s) {
   s.software.residual_in_fp32 = s.autocast && s.parameter_dtype == Dtype::kF32;
   s.flash_package = row.says("flash_attention", "FA2") ? 2 : 0;
   if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
+  s.software.tf32_products = row.says("precision", "TF32");
   return s;
 }
 

@@ -261,6 +261,21 @@ TEST_CASE("step time: PyTorch without Tensor Float 32 computes fp32 outside the 
   CHECK(estimate_time(s).gemm_s > 8 * half);
 }
 
+TEST_CASE("step time: Tensor Float 32 puts fp32 products on the tensor cores of GPUs that have it, and nothing else") {
+  const auto seconds = [](const char* gpu, Dtype compute, bool tf32) {
+    Setup s = setup_of("llama3.1_8b", gpu, 8);
+    s.compute = compute;
+    s.software.tf32_products = tf32;
+    return estimate_time(s);
+  };
+  const TimeEstimate with = seconds("a100_sxm_80", Dtype::kF32, true), without = seconds("a100_sxm_80", Dtype::kF32, false);
+  CHECK(with.gemm_s < 0.25 * without.gemm_s);  // 156 of 19.5 TFLOP/s, less of the peak
+  CHECK(with.gemm_s > 1.8 * seconds("a100_sxm_80", Dtype::kBf16, false).gemm_s);
+  CHECK(with.elementwise_s == Approx(without.elementwise_s));
+  CHECK(seconds("v100_sxm_32", Dtype::kF32, true).step_s == seconds("v100_sxm_32", Dtype::kF32, false).step_s);
+  CHECK(seconds("a100_sxm_80", Dtype::kBf16, true).step_s == seconds("a100_sxm_80", Dtype::kBf16, false).step_s);
+}
+
 TEST_CASE("step time: fp8 speeds up layers on GPUs that have it, less where nothing fuses its casts") {
   Setup s = setup_of("llama3.1_70b", "h100_sxm", 64);
   s.compiled = true;

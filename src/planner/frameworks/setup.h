@@ -94,7 +94,8 @@ struct Software {
   // Tensor parallelism: norms of q and k give all heads to every rank (torchtitan's Qwen3 until 2025-10); each of q, k, v, gate and up
   // gathers its own input (KempnerForge).
   bool normed_heads_gathered = false, gathers_each_input = false;
-  bool complex_rotary = false;  // rotary positions as complex numbers, for which Inductor generates no kernels (torchtitan's Llama)
+  bool tf32_products = false;      // products of fp32 on tensor cores: torch.set_float32_matmul_precision("high")
+  bool complex_rotary = false;     // rotary positions as complex numbers, for which Inductor generates no kernels (torchtitan's Llama)
   bool operator==(const Software&) const = default;
 };
 

@@ -67,6 +67,7 @@ inline constexpr Named<bool Software::*> kSoftwareFlags[] = {
     {"own_container", &Software::own_container},
     {"normed_heads_gathered", &Software::normed_heads_gathered},
     {"gathers_each_input", &Software::gathers_each_input},
+    {"tf32_products", &Software::tf32_products},
     {"complex_rotary", &Software::complex_rotary},
 };
 

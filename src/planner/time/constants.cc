@@ -102,8 +102,14 @@ std::string_view class_name(ProgramClass program) {
   return "eager";
 }
 
+// PyTorch leaves TF32 off unless asked (torch.backends.cuda.matmul.allow_tf32); GPUs before Ampere have none.
+bool multiplies_in_tf32(const Setup& s) {
+  return s.compute == Dtype::kF32 && s.software.tf32_products && s.gpu.peak_tf32_flops_per_s > 0;
+}
+
 double matrix_peak(const Setup& s) {
-  if (s.compute == Dtype::kF32) return s.gpu.peak_fp32_flops_per_s;  // PyTorch leaves TF32 off unless asked
+  if (multiplies_in_tf32(s)) return s.gpu.peak_tf32_flops_per_s;
+  if (s.compute == Dtype::kF32) return s.gpu.peak_fp32_flops_per_s;
   if (s.compute == Dtype::kF16 || s.gpu.peak_bf16_flops_per_s <= 0)
     return std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s);
   return s.gpu.peak_bf16_flops_per_s;
@@ -121,8 +127,9 @@ GemmRate gemm_rate(const Setup& s, const ConstantLookup& look, bool fp32) {
                : gpu_generation(s.gpu) == GpuGeneration::kBlackwell ? GemmTiles::kTwoSm
                                                                     : GemmTiles::kOneSm;
   // A tile's prologue takes the same time, and less of the longer product.
-  rate.k_half = look.of_gpu("gemm", "k_half", 128) *
-                (fp32 ? s.gpu.peak_fp32_flops_per_s / std::max(s.gpu.peak_fp16_flops_per_s, s.gpu.peak_fp32_flops_per_s) : 1);
+  const double peak = fp32 ? s.gpu.peak_fp32_flops_per_s : matrix_peak(s);
+  const double slower = s.compute == Dtype::kF32 || fp32 ? peak / std::max(s.gpu.peak_fp16_flops_per_s, peak) : 1;
+  rate.k_half = look.of_gpu("gemm", "k_half", 128) * slower;
   rate.memory_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("gemm.memory_share");
   rate.kernel_s = look.at("gemm.kernel_s");
   rate.misaligned_share = look.at("gemm.misaligned_share");
@@ -131,7 +138,7 @@ GemmRate gemm_rate(const Setup& s, const ConstantLookup& look, bool fp32) {
 }
 
 void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
-  c.gemm = gemm_rate(s, look, s.compute == Dtype::kF32);
+  c.gemm = gemm_rate(s, look, s.compute == Dtype::kF32 && !multiplies_in_tf32(s));
   c.gemm_fp32 = gemm_rate(s, look, true);
   c.gemm_wide = s.stays_in_fp32() ? c.gemm_fp32 : c.gemm;
   if (s.stays_in_fp32() || s.compute == Dtype::kF32) c.value_bytes = 4;
