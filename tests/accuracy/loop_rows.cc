@@ -139,6 +139,9 @@ Setup own_script(const Row& row, Setup s) {
   s.flash_package = row.says("flash_attention", "FA2") ? 2 : 0;
   if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
   s.software.tf32_products = row.says("precision", "TF32");
+  // FSDP(model) without a policy of precision: autocast casts what was gathered.
+  s.software.gathers_as_stored = s.framework == Framework::kFsdp1 && s.autocast;
+  if (row.says("notes", "one unit")) s.software.wrapping = UnitWrapping::kWhole;
   return s;
 }
 

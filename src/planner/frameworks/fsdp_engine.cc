@@ -149,7 +149,7 @@ void ShardingEngine::keep(ShardedUnit& unit, Handle reduced, int64_t shard) {
 }
 
 void ShardingEngine::after_backward(ShardedUnit& unit) {
-  if (unit.kind->in_place) return;
+  if (unit.kind->in_place || options_.one_unit) return;
   const bool reduces = reduces_ && !options_.reduces_at_end;
   if (reduces || !options_.stays_gathered) reshard(unit);
   if (!has_gradients(unit)) return;
@@ -175,7 +175,24 @@ void ShardingEngine::reduce(ShardedUnit& unit) {
   }
 }
 
+// All gradients beside one vector of them, which is then reduced.
+void ShardingEngine::reduce_as_one(double flat_bytes) {
+  std::vector<std::pair<ShardedUnit*, Handle>> flat;
+  for (ShardedUnit& unit : units_) {
+    if (has_gradients(unit))
+      flat.emplace_back(&unit, ledger_.allocate(scaled(flat_bytes, gradient_elements(unit)), MemoryClass::kGradient));
+  }
+  for (auto& [unit, vector] : flat) {
+    const int64_t shard = gradient_elements(*unit) / unit->kind->shards;
+    free_gradients(*unit);
+    reshard(*unit);
+    keep(*unit, ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, AllocatorStream::kReduce), shard);
+  }
+  for (auto& [unit, vector] : flat) ledger_.free(vector);
+}
+
 void ShardingEngine::end_backward() {
+  if (options_.one_unit && reduces_) reduce_as_one(options_.reduce_bytes);
   for (ShardedUnit& unit : units_) {
     if (unit.kind->in_place) continue;
     const ClassBytes before = ledger_.live();
@@ -217,37 +234,23 @@ class Fsdp1Engine : public ShardingEngine {
   void end_forward() override {}
 
   void after_backward(ShardedUnit& unit) override {
-    if (!has_gradients(unit)) {
+    if (options_.one_unit) return;
+    if (has_gradients(unit)) {
+      after_last_gradient(unit, flat_gradient(unit));
+    } else {
       reshard(unit);
-      return;
     }
-    const int64_t elements = unit.kind->trained_padded;  // adapters are units of their own, flat together here
-    Handle flat = ledger_.allocate(options_.gradient_bytes * elements, MemoryClass::kGradient);
-    free_gradients(unit);
-    reshard(unit);
-    if (unit.whole_gradient) {  // added to what the micro-batches before left
-      ledger_.free(flat);
-      flat = std::exchange(unit.whole_gradient, {});
-    }
-    if (!reduces_) {
-      unit.whole_gradient = flat;
-      return;
-    }
-    if (options_.reduce_bytes != static_cast<double>(options_.gradient_bytes)) {
-      Handle cast = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication, AllocatorStream::kReduce);
-      ledger_.free(flat);
-      flat = cast;
-    }
-    const int64_t shard = elements / unit.kind->shards;
-    Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, AllocatorStream::kReduce);
-    ledger_.free(flat);
-    keep(unit, reduced, shard);
   }
 
   void end_backward() override {
-    for (ShardedUnit& unit : units_) {
+    std::vector<Handle> flat(units_.size());
+    for (size_t i = 0; i < units_.size() && options_.one_unit; ++i) {
+      if (has_gradients(units_[i])) flat[i] = flat_gradient(units_[i]);  // one vector beside all gradients
+    }
+    for (size_t i = 0; i < units_.size(); ++i) {
+      ShardedUnit& unit = units_[i];
       if (has_gradients(unit)) {
-        after_backward(unit);
+        after_last_gradient(unit, options_.one_unit ? flat[i] : flat_gradient(unit));
       } else {
         reshard(unit);
       }
@@ -282,6 +285,32 @@ class Fsdp1Engine : public ShardingEngine {
   }
 
  private:
+  Handle flat_gradient(const ShardedUnit& unit) {  // adapters are units of their own, flat together here
+    return ledger_.allocate(options_.gradient_bytes * unit.kind->trained_padded, MemoryClass::kGradient);
+  }
+  void after_last_gradient(ShardedUnit& unit, Handle flat) {
+    const int64_t elements = unit.kind->trained_padded;
+    free_gradients(unit);
+    reshard(unit);
+    if (unit.whole_gradient) {  // added to what the micro-batches before left
+      ledger_.free(flat);
+      flat = std::exchange(unit.whole_gradient, {});
+    }
+    if (!reduces_) {
+      unit.whole_gradient = flat;
+      return;
+    }
+    if (options_.reduce_bytes != static_cast<double>(options_.gradient_bytes)) {
+      Handle cast = ledger_.allocate(scaled(options_.reduce_bytes, elements), MemoryClass::kCommunication, AllocatorStream::kReduce);
+      ledger_.free(flat);
+      flat = cast;
+    }
+    const int64_t shard = elements / unit.kind->shards;
+    Handle reduced = ledger_.allocate(scaled(options_.reduce_bytes, shard), MemoryClass::kGradient, AllocatorStream::kReduce);
+    ledger_.free(flat);
+    keep(unit, reduced, shard);
+  }
+
   std::vector<Handle> retired_;
 };
 
@@ -314,10 +343,11 @@ std::unique_ptr<ShardingEngine> make_engine(const Setup& s, bool unsharded, int6
                                             std::vector<ShardedUnit>& units) {
   ShardingOptions options;
   options.compute_bytes = compute_bytes;
-  options.gradient_bytes = options.compute_bytes;
+  options.gradient_bytes = s.software.gathers_as_stored ? static_cast<int64_t>(bytes_of(s.parameter_dtype)) : options.compute_bytes;
   options.parameter_bytes = bytes_of(s.parameter_dtype);
   options.reduce_bytes = bytes_of(s.reduce_dtype);
-  options.cast = options.parameter_bytes != static_cast<double>(options.compute_bytes);
+  options.cast = !s.software.gathers_as_stored && options.parameter_bytes != static_cast<double>(options.compute_bytes);
+  options.one_unit = s.software.wrapping == UnitWrapping::kWhole;
   options.shard_from_host = s.offload.parameters != OffloadPlace::kNone;
   options.gradient_leaves = options.shard_from_host || s.optimizer_implementation == OptimizerImplementation::kInBackward;
   options.gradients_in_buckets = s.traits().never_shards && s.dp_replicate > 1 && s.software.gradient_as_bucket_view;

@@ -52,6 +52,7 @@ struct ShardingOptions {
   bool prefetch_in_backward = true;
   bool stays_gathered = false;  // FSDP2: from one micro-batch to the next
   bool reduces_at_end = false;  // FSDP2 in a pipeline: all units after the last backward, none before
+  bool one_unit = false;        // of all parameters: backward is over before anything is reduced
   bool cast_once = false;       // a traced graph casts a shard in forward and gathers it again from there in backward
   int frees_in_flight = 0;      // FSDP1: resharded units whose memory the limiter's events still hold
 };
@@ -84,6 +85,7 @@ class ShardingEngine {
   void free_gradients(ShardedUnit& unit);
   void accumulate(ShardedUnit& unit);
   void reduce(ShardedUnit& unit);
+  void reduce_as_one(double flat_bytes);
   void keep(ShardedUnit& unit, Handle reduced, int64_t shard);
 
   Ledger& ledger_;

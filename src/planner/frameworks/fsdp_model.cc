@@ -57,7 +57,8 @@ UnitWeight FsdpModel::make_weight(const ProgramWeight& weight, bool is_trained, 
     made.scale_bytes = made.stored_bytes - packed;
     made.stored_bytes = packed;
   }
-  const auto computed = static_cast<double>(symbols[static_cast<size_t>(Symbol::kComputeBytes)]);
+  const auto computed =
+      s.software.gathers_as_stored ? made.stored_bytes : static_cast<double>(symbols[static_cast<size_t>(Symbol::kComputeBytes)]);
   made.gathered_bytes = s.finetune == Finetune::kFull || weight.adapter ? computed : std::min(made.stored_bytes, computed);
   if (s.fp8_all_gather && weight.matrix && !weight.target.empty()) made.gathered_bytes = 1;
   return made;
@@ -123,7 +124,8 @@ void FsdpModel::prepare() {
   const ProgramSection& head = program->heads[static_cast<size_t>(loss)];
   CHECK(!head.ops.empty(), "program '{}' has no loss '{}'", program->id, loss_name(loss));
 
-  head_apart = s.software.wrapping != UnitWrapping::kRoot && !unsharded();
+  const bool root_has_all = s.software.wrapping == UnitWrapping::kRoot || s.software.wrapping == UnitWrapping::kWhole;
+  head_apart = !root_has_all && !unsharded();
   embedding_apart = s.software.wrapping == UnitWrapping::kAllApart && !unsharded();
   embedding_places.assign(program->embedding.weights.size(), -1);
   // The last stage of a pipeline holds a copy of a tied matrix.
@@ -175,8 +177,8 @@ void FsdpModel::choose_layers(Blocks which) {
                         : part == PipelinePart::kSecond ? std::min(layers_of(PipelinePart::kFirst), s.model.num_layers - all)
                                                         : 0;
   const int64_t stop = std::min(s.model.num_layers, start + all);
-  const bool shorten =
-      which == Blocks::kThree && s.recompute != ActivationRecompute::kEveryK && !has_blocks_in_16_bits() && !offloads_activations();
+  const bool shorten = which == Blocks::kThree && s.software.wrapping != UnitWrapping::kWhole &&
+                       s.recompute != ActivationRecompute::kEveryK && !has_blocks_in_16_bits() && !offloads_activations();
   for (int64_t begin = start; begin < stop;) {
     int64_t end = begin + 1;
     while (end < stop && is_expert_layer(s.model, end) == is_expert_layer(s.model, begin)) ++end;
@@ -213,7 +215,7 @@ void FsdpModel::make_units(Blocks which) {
   }
   head_unit = head_apart ? add(head_kind) : embedding_unit;
 
-  const bool never = !s.reshard_after_forward || s.sharding == Sharding::kZero2;
+  const bool never = !s.reshard_after_forward || s.sharding == Sharding::kZero2 || s.software.wrapping == UnitWrapping::kWhole;
   for (ShardedUnit& unit : units) unit.reshard_after_forward = !never;
   if (!embedding_apart) units[embedding_unit].reshard_after_forward = false;  // the root
   if (head_apart) units[head_unit].reshard_after_forward = s.reshard_root && !never;

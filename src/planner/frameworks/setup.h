@@ -45,7 +45,8 @@ enum class LossHead {
   kChunkedLogits  // the head makes its logits chunk by chunk, backward frees them chunk by chunk (torchtune until 2025-05)
 };
 // How FSDP groups what is outside the blocks: all in the root unit; final norm and head apart; embedding, and norm with head, apart.
-enum class UnitWrapping { kRoot, kHeadApart, kAllApart };
+// kWhole: no block is a unit, the root has all parameters (no auto_wrap_policy, or one by size that no block reaches).
+enum class UnitWrapping { kRoot, kHeadApart, kAllApart, kWhole };
 
 // What changed between releases of a stack and is visible in bytes or seconds.
 struct Software {
@@ -95,6 +96,7 @@ struct Software {
   // gathers its own input (KempnerForge).
   bool normed_heads_gathered = false, gathers_each_input = false;
   bool tf32_products = false;      // products of fp32 on tensor cores: torch.set_float32_matmul_precision("high")
+  bool gathers_as_stored = false;  // FSDP without a MixedPrecision policy: autocast casts what was gathered in its own type
   bool complex_rotary = false;     // rotary positions as complex numbers, for which Inductor generates no kernels (torchtitan's Llama)
   bool operator==(const Software&) const = default;
 };

@@ -28,8 +28,10 @@ inline constexpr Named<OptimizerImplementation> kImplementations[] = {{"foreach"
                                                                       {"fused", OptimizerImplementation::kFused},
                                                                       {"for_loop", OptimizerImplementation::kForLoop},
                                                                       {"in_backward", OptimizerImplementation::kInBackward}};
-inline constexpr Named<UnitWrapping> kWrappings[] = {
-    {"root", UnitWrapping::kRoot}, {"head_apart", UnitWrapping::kHeadApart}, {"all_apart", UnitWrapping::kAllApart}};
+inline constexpr Named<UnitWrapping> kWrappings[] = {{"root", UnitWrapping::kRoot},
+                                                     {"head_apart", UnitWrapping::kHeadApart},
+                                                     {"all_apart", UnitWrapping::kAllApart},
+                                                     {"whole", UnitWrapping::kWhole}};
 
 inline constexpr Named<bool Software::*> kSoftwareFlags[] = {
     {"expandable_segments", &Software::expandable_segments},
@@ -68,6 +70,7 @@ inline constexpr Named<bool Software::*> kSoftwareFlags[] = {
     {"normed_heads_gathered", &Software::normed_heads_gathered},
     {"gathers_each_input", &Software::gathers_each_input},
     {"tf32_products", &Software::tf32_products},
+    {"gathers_as_stored", &Software::gathers_as_stored},
     {"complex_rotary", &Software::complex_rotary},
 };
 

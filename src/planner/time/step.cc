@@ -107,6 +107,7 @@ double StepModel::embedding_s() const {
 }
 
 double StepModel::gathered_bytes(double parameters) const {
+  if (s_.software.gathers_as_stored) return parameters * bytes_of(s_.parameter_dtype);
   const bool gathered_in_8_bits = s_.fp8 == Fp8Recipe::kTensorwise && traits_.gathers_fp8_parameters;
   return parameters * (gathered_in_8_bits ? 1 : frozen_or_compute_bytes(s_));
 }
@@ -263,10 +264,16 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   // hpZ: backward gathers from the copy that fewer ranks share.
   const double gather_again =
       s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
+  const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   const double scatter = scatter_layer_s(layer, one.trained);
   const bool again = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward;
   // What stays gathered is gathered by the first micro-batch alone, what adds up whole is reduced by the last.
   const double gathers = s_.stays_gathered() ? 1 / micro_batches_ : 1, scatters = s_.accumulates_whole() ? 1 / micro_batches_ : 1;
+  if (s_.software.wrapping == UnitWrapping::kWhole) {  // nothing runs beside; the root stays gathered for backward
+    const double all = own * layer.parameters + root, trained = own * one.trained + (rank_.full ? root : 0);
+    transfers.exposed_s += gather_s(all) * gathers + scatter_s(trained) * scatters;
+    return transfers;
+  }
   const auto beside = [&](double compute, double transfer, double layers) {
     transfers.exposed_s += layers * (s_.software.unbucketed ? transfer : std::max(0.0, transfer - compute));
     transfers.contended_s += layers * (s_.software.unbucketed ? 0 : c_.contention * std::min(compute, transfer));
@@ -288,7 +295,6 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   }
   transfers.in_turn_s = own * (one.forwards * gathers + (again ? 1 : 0)) * gather_in_turn_s(layer);
   transfers.exposed_s += transfers.in_turn_s;
-  const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   transfers.exposed_s += (gather_s(root) * stage.head_share + gather) * gathers;  // before the first layer can start
   transfers.exposed_s += ((rank_.full ? scatter_s(root) * stage.head_share : 0) + (last > 0 ? 0 : scatter)) * scatters;
   return transfers;
@@ -307,7 +313,6 @@ void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stag
   const double again = s_.recompute == ActivationRecompute::kNone ? 0 : s_.recompute == ActivationRecompute::kFull ? 1 : 0.5;
   const double passes = forwards + 1.5 + again;
   const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro - (transfers.exposed_s - transfers.in_turn_s));
-
   t.gemm_s = m * own * (forwards * layer.forward.gemm + layer.backward.gemm);
   t.attention_s = m * own * (forwards * layer.forward.attention + layer.backward.attention);
   t.elementwise_s = m * (own * (forwards * layer.forward.elementwise + layer.backward.elementwise + copies) + transfers.contended_s);
@@ -357,13 +362,11 @@ TimeEstimate StepModel::run() {
   const SlowestStage stage = slowest_stage(one);
   const Transfers transfers = sharded_transfers(one, stage, t);
   add_micro_batches(one, stage, transfers, t);
-
   const double own = stage.layers;
   const int ends = s_.pp > 1 || s_.model.tied_embeddings ? 1 : 2;
   const double embeddings = ends * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   const double stage_parameters = rank_.full ? own * one.time.parameters + embeddings : own * one.time.lora_parameters;
   t.communication_exposed_s += gradient_reduction_s(one, stage, stage_parameters);
-
   const double split = s_.sharding == Sharding::kDdp ? 1 : rank_.shards;
   const double of_experts = rank_.experts_apart ? own * one.time.expert_parameters : 0;
   t.optimizer_s = optimizer_s((stage_parameters - of_experts) / split + of_experts / rank_.expert_shards, t) + c_.step_s;
