@@ -151,6 +151,14 @@ std::set<std::string> with_first_sights(const std::vector<Scored>& rows) {
   return names;
 }
 
+// What is known of a run before any of its code is.
+std::string_view kind_of(const Setup& s) {
+  if (s.model.num_experts > 0) return "experts";
+  if (s.offload != OffloadPlan{}) return "offloading";
+  if (s.tp > 1 || s.pp > 1 || s.cp > 1) return "split models";
+  return s.finetune == Finetune::kFull ? "plain" : "adapters";
+}
+
 // P(at most `inside` of n) where each is inside with probability 0.9.
 double binomial_chance(int n, int inside) {
   double sum = 0;
@@ -259,7 +267,7 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::set<std::stri
 
 LeaveOutScore leave_out_score(const std::vector<Scored>& rows, const ResidualsByCodeBase& without, const Calibration& fallback) {
   std::map<std::string, Sum> by_metric, by_code_base;
-  std::map<std::string, std::map<std::string, Sum>> first_sights;  // by group and code base
+  std::map<std::pair<std::string, std::string>, std::map<std::string, Sum>> first_sights;  // by group and kind, and code base
   LeaveOutScore score;
   each_prediction(rows, [&](const Scored& row, const Measurement& m) {
     const auto others = without.find(row.code_base);
@@ -268,8 +276,11 @@ LeaveOutScore leave_out_score(const std::vector<Scored>& rows, const ResidualsBy
     const double predicted = predicted_value(row, m.metric, Column::kHeldOutCodeBase);
     const bool inside = m.value >= low && m.value <= high;
     std::vector<Sum*> sums = {&by_metric[std::string(name(m.metric))], &by_code_base[row.code_base]};
-    if (row.first_sight[static_cast<size_t>(m.metric)] > 0)
-      sums.push_back(&first_sights[std::string(measured_group(quantity(m.metric)))][row.code_base]);
+    if (row.first_sight[static_cast<size_t>(m.metric)] > 0) {
+      const std::string group(measured_group(quantity(m.metric)));
+      for (const std::string_view kind : {std::string_view{}, kind_of(row.setup)})
+        sums.push_back(&first_sights[{group, std::string(kind)}][row.code_base]);
+    }
     for (Sum* sum : sums) {
       sum->errors.push_back(std::abs(predicted / m.value - 1));
       sum->half_widths.push_back((high - low) / 2 / predicted);
@@ -280,8 +291,8 @@ LeaveOutScore leave_out_score(const std::vector<Scored>& rows, const ResidualsBy
   });
   for (const auto& [name, sum] : by_metric) score.metrics.push_back(left_out(name, sum));
   for (const auto& [name, sum] : by_code_base) score.code_bases.push_back(left_out(name, sum));
-  for (const auto& [group, bases] : first_sights) {
-    FirstSights first{group, static_cast<int>(bases.size())};
+  for (const auto& [key, bases] : first_sights) {
+    FirstSights first{key.first, key.second, static_cast<int>(bases.size())};
     std::vector<double> half_widths;
     for (const auto& [name, sum] : bases) {
       const auto n = static_cast<double>(sum.errors.size());

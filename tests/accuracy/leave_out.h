@@ -35,6 +35,7 @@ struct LeftOut {
 // Of the predictions that were made before a code base was read, with what all other code bases say.
 struct FirstSights {
   std::string group;  // "memory", "time"
+  std::string kind;   // of runs: "plain", "adapters", "split models", "offloading", "experts"; empty: all
   int code_bases = 0, n = 0, inside = 0;
   double inside_by_code_base = 0;  // the mean share
   double median_half_width = 0;    // percent

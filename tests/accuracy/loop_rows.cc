@@ -145,13 +145,38 @@ Setup own_script(const Row& row, Setup s) {
   return s;
 }
 
+// VectorLM (profiling/configs, 2024-05): Transformers' modules under FSDP1, every block a unit.
+Setup vectorlm_row(const Row& row, Setup s) {
+  constexpr int kReleased = 202404;
+  s = own_script(row, s);
+  s.program = "hf_eager";
+  s.state_dtype = Dtype::kBf16;
+  s.optimizer_implementation = OptimizerImplementation::kForeach;
+  s.software.released = kReleased;
+  if (s.finetune == Finetune::kFull) return s;
+  s.frozen_dtype = Dtype::kBf16;
+  s.lora = lora_targets("qv", 8);
+  s.lora.dtype = Dtype::kBf16;
+  return s;
+}
+
+// minGPT under Lightning Lite (2022-12) and PyTorch 1.13, whose FSDP gathers without a limit.
+Setup mingpt_row(const Row& row, Setup s) {
+  constexpr int kReleased = 202212;
+  s = own_script(row, s);
+  s.software.released = kReleased;
+  s.software.limit_all_gathers = false;
+  return s;
+}
+
 }  // namespace
 
 bool is_own_loop(const Row& row) {
   const std::string& framework = row.text("framework");
   for (const std::string_view begin :
        {"canifinetune", "fitcheck", "LLMs-from-scratch", "lai-proj", "llm_TII", "distributed-training-guide", "adana",
-        "nanogpt-speedrun", "universal-llm-trainer", "single-file GPT-2", "Paxml", "nanoGPT", "OKE benchmark", "GPT-2 study"}) {
+        "nanogpt-speedrun", "universal-llm-trainer", "single-file GPT-2", "Paxml", "nanoGPT", "OKE benchmark", "GPT-2 study",
+        "VectorLM", "minGPT"}) {
     if (framework.starts_with(begin)) return true;
   }
   return framework == "prime-rl" || framework == "nanotron";
@@ -165,6 +190,8 @@ Result<Setup> loop_row(const Row& row) {
   if (framework == "nanotron") return nanotron_row(*common);
   if (framework.starts_with("fitcheck")) return fitcheck_row(row, *common);
   if (framework.starts_with("universal-llm")) return universal_row(row, *common);
+  if (framework.starts_with("VectorLM")) return vectorlm_row(row, *common);
+  if (framework.starts_with("minGPT")) return mingpt_row(row, *common);
   if (!framework.starts_with("canifinetune")) return own_script(row, *common);
   common->recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   return canifinetune_row(*common);

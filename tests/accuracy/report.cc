@@ -83,10 +83,11 @@ std::string left_out_text(const Scoreboard& board) {
   for (const LeftOut& metric : score.metrics) add(metric);
   for (const FirstSights& first : score.first_sights)
     text += fmt::format(
-        "at first sight, {}: {} predictions of {} code bases, {:.1f} % inside, in the mean of code bases {:.1f} %; median half-width "
+        "at first sight, {}{}{}: {} predictions of {} code bases, {:.1f} % inside, in the mean of code bases {:.1f} %; median "
+        "half-width "
         "{:.1f} %\n",
-        first.group, first.n, first.code_bases, 100.0 * first.inside / first.n, 100 * first.inside_by_code_base,
-        first.median_half_width);
+        first.group, first.kind.empty() ? "" : ", ", first.kind, first.n, first.code_bases, 100.0 * first.inside / first.n,
+        100 * first.inside_by_code_base, first.median_half_width);
   text += "\n";
   for (const LeftOut& base : score.code_bases) add(base);
   return text;
@@ -131,6 +132,7 @@ Json left_out_json(const Scoreboard& board) {
   Json first_sights = Json::array();
   for (const FirstSights& first : board.left_out.first_sights) {
     first_sights.push_back({{"group", first.group},
+                            {"kind", first.kind},
                             {"code_bases", first.code_bases},
                             {"n", first.n},
                             {"inside", first.inside},
@@ -260,7 +262,8 @@ std::vector<std::string> worse_than(const Json& stored, const Json& now) {
   // What users are promised of code that nobody has read.
   for (const Json& before : stored.at("left_out").at("first_sights")) {
     for (const Json& after : now.at("left_out").at("first_sights")) {
-      if (before.at("group") != after.at("group")) continue;
+      const std::string kind = before.value("kind", "");  // code bases of one kind alone are too few to hold a promise to
+      if (before.at("group") != after.at("group") || !kind.empty() || after.at("kind") != "") continue;
       compare(fmt::format("outside at first sight, {}", before.at("group").get<std::string>()),
               100 - before.at("coverage_by_code_base").get<double>(), 100 - after.at("coverage_by_code_base").get<double>());
     }
