@@ -115,7 +115,9 @@ TEST_CASE("lint shell: words as the shell hands them on", "[lint]") {
   CHECK(last_command("A=\nif $U; then A=--y; fi\nif $V; then A=\"$A --z\"; fi\nrun $A\n") == "run|--y=${A:+}|--z=${A:+}|");
   CHECK(last_command("A=(--x 1)\ncase $U in a) A+=(--y 2) ;; b) A+=(--y 3 --z) ;; esac\nrun \"${A[@]}\"\n") ==
         "run|--x|1|--y=${A:+}|--z=${A:+}|");
-  CHECK(last_command("if $U; then A='srun torchrun'; else A=torchrun; fi\nrun $A\n") == "run|$A|");
+  CHECK(last_command("if $U; then A='srun torchrun'; else A=torchrun; fi\nrun $A\n") ==
+        "run|torchrun|");  // and A is said to be undecided
+  CHECK(last_command("if $U; then A='a b'; else A=b; fi\nrun $A\n") == "run|$A|");
   CHECK(last_command("if $U; then A=1; else A=2; fi\nrun $A\n") == "run|$A|");
   CHECK(last_command("A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2 ;; esac; shift; done\nrun $A\n") == "run|1|");
   CHECK(last_command("S=7b\ncase $S in 13b) L=40 ;; 7b|8b) L=32 ;; *) L=1 ;; esac\nrun $L\n") == "run|32|");

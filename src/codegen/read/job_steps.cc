@@ -1,8 +1,13 @@
 #include "codegen/read/job_steps.h"
 
-#include <algorithm>
-#include <string>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/diagnostic_codes.h"
 #include "codegen/read/srun_tasks.h"
 #include "codegen/shell/starts_training.h"
 
@@ -44,6 +49,37 @@ bool RunLines::is_run(const ScriptPart& part, const LaunchLine& line) const {
   if (shows_help(line)) return false;
   if (!is_plain(part, line)) return true;
   return !has_launched_ && (!has_training_ || starts_training_itself(line));
+}
+
+bool is_server(const ShellCommand& command) {
+  static const std::set<std::string, std::less<>> kServers = {"vllm-serve", "sglang.launch_server",
+                                                              "vllm.entrypoints.openai.api_server"};
+  const std::vector<ShellWord>& words = command.expanded;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool is_vllm = words[i].text == "serve" && i > 0 && words[i - 1].text == "vllm";
+    if (is_vllm || kServers.count(words[i].text) != 0) return true;
+  }
+  return false;
+}
+
+Diagnostics undecided_commands(const SourceText& source, const ShellScript& script) {
+  Diagnostics out;
+  std::set<std::string_view> said;
+  for (const ShellCommand& command : script.commands) {
+    const bool has_options = std::any_of(command.expanded.begin(), command.expanded.end(), [](const ShellWord& word) {
+      return word.text.starts_with("--") || word.text.ends_with(".py");
+    });
+    const bool is_shown = !command.words.empty() && (command.words[0].text == "echo" || command.words[0].text == "printf");
+    if (command.undecided.empty() || command.is_dead || is_shown || !has_options || !said.insert(command.undecided).second) continue;
+    Diagnostic one =
+        error(code::kConflict, source.at(command.words[0].span.begin),
+              fmt::format("branches set '{}' to different commands: what they agree on is read, what starts it is not known",
+                          command.undecided),
+              "take out the branch that does not run, or give --nodes and --gpus");
+    one.severity = Severity::kWarning;
+    out.push_back(std::move(one));
+  }
+  return out;
 }
 
 bool has_ray(const ShellScript& script) {

@@ -16,6 +16,12 @@ class RunLines {
   bool has_launched_ = false, has_training_ = false;
 };
 
+// A server of a model beside the training (rollouts of GRPO): its sizes are none of the run's.
+bool is_server(const foreign::ShellCommand& command);
+
+// Commands that begin with a variable which branches set to different launch lines: a warning for each such variable.
+Diagnostics undecided_commands(const SourceText& source, const foreign::ShellScript& script);
+
 // Under Ray, srun starts workers one by one and then a driver.
 bool has_ray(const foreign::ShellScript& script);
 

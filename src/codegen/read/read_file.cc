@@ -24,6 +24,12 @@ Diagnostic nothing_known(const std::string& file) {
                "name the tool with --as, such as --as deepspeed");
 }
 
+Diagnostics with_warnings(Diagnostic refusal, const Diagnostics& said) {
+  Diagnostics out = {std::move(refusal)};
+  append(out, said);
+  return out;
+}
+
 std::string table_named(const TemplateSet& templates, const std::string& name) {
   for (const auto& entry : templates.files) {
     if (entry.first == name || entry.first == name + "/keys.yaml") return entry.first;
@@ -257,9 +263,9 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
   if (read.ok() && document.is_script()) add_written_jobs(templates, document, choices, read);
   if (read.ok() && read->empty()) {
     const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;
-    return document.is(file_kind::kKubernetes) ? nothing_in_manifest(document)
-           : is_list                           ? no_settings(document)
-                                               : nothing_known(document.path);
+    return document.is(file_kind::kKubernetes) ? Diagnostics{nothing_in_manifest(document)}
+           : is_list                           ? Diagnostics{no_settings(document)}
+                                               : with_warnings(nothing_known(document.path), read.diagnostics);
   }
   if (read.ok() && document.is_script()) add_written_files(templates, document, choices, read);
   // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.

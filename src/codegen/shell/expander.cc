@@ -253,7 +253,6 @@ ExpandedText ShellExpander::expand(const ShellWord& word) {
 }
 
 namespace {
-
 std::optional<std::pair<std::string_view, std::string_view>> single_reference(std::string_view text) {
   if (text.size() < 2 || text[0] != '$') return std::nullopt;
   std::string_view inside = text.substr(1);
@@ -268,6 +267,12 @@ std::optional<std::pair<std::string_view, std::string_view>> single_reference(st
 }
 
 }  // namespace
+
+std::string ShellExpander::undecided(const ShellWord& word) const {
+  const auto reference = word.parts.size() == 1 ? single_reference(word.parts[0].text) : std::nullopt;
+  const ShellValue* value = reference ? find(reference->first) : nullptr;
+  return value != nullptr && value->differs ? std::string(reference->first) : "";
+}
 
 // The words that the text at `span` is split into where nothing quotes it. Quotes inside it group words, as they do for a shell that
 // is given the text as a script (bash -c "$COMMAND", eval); blanks are most of what is inside.

@@ -37,6 +37,8 @@ class ShellExpander : public ShellVariables {
 
   ExpandedText expand(const ShellWord& word);
   ExpandedText expand_text(std::string_view text, bool is_quoted);
+  // The variable that a word is, where branches gave it different launch lines; "" of any other word.
+  std::string undecided(const ShellWord& word) const;
   // What a command gets: unquoted lists split, empty words dropped.
   std::vector<ShellWord> expand_words(const std::vector<ShellWord>& words);
 

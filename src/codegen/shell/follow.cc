@@ -231,6 +231,9 @@ class Walker {
   Truth command(ShellCommand& one) {
     const Truth truth = truth_of(one, variables_);
     one.expanded = words_of_eval(variables_.expand_words(one.words));
+    for (const ShellWord& word : one.words) {
+      if (one.undecided.empty()) one.undecided = variables_.undecided(word);
+    }
     const bool is_of_shell = one.words.empty() || is_declaration(one.words[0].text);
     if (is_of_shell) {
       for (ShellAssignment& assignment : one.assignments) {

@@ -63,6 +63,7 @@ struct ShellCommand {
   bool in_control = false;          // begins behind if, while, until, !
   std::vector<ShellWord> expanded;  // the words with known variables put in, split, empty ones dropped
   bool is_dead = false;             // stands in a branch that the script's own settings do not take
+  std::string undecided;            // a variable in it that branches gave different launch lines
 };
 
 // What holds commands together: if then elif else fi, while until for do done, case arm ;; esac, { } ( ) function, !; and "open" and

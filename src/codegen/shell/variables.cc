@@ -1,7 +1,9 @@
 #include "codegen/shell/variables.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace distsetup::foreign {
 const ShellValue* ShellVariables::find(std::string_view name) const {
@@ -140,6 +142,52 @@ Words agreed_words(const Words& a, const Words& b, std::string_view name) {
   return out;
 }
 
+// A word that a program begins with; behind "-m" stands a module.
+bool begins_program(const ShellWord& word) {
+  static constexpr std::string_view kLaunchers[] = {"srun", "torchrun", "deepspeed", "accelerate", "mpirun", "mpiexec", "-m"};
+  const std::string_view base = std::string_view(word.text).substr(word.text.rfind('/') + 1);
+  return base.ends_with(".py") || base.starts_with("python") ||
+         std::find(std::begin(kLaunchers), std::end(kLaunchers), base) != std::end(kLaunchers);
+}
+
+// The first program that both lists start: its place in either of them.
+std::optional<std::pair<size_t, size_t>> common_program(const Words& a, const Words& b) {
+  constexpr size_t kMostWords = 200;
+  std::optional<std::pair<size_t, size_t>> best;
+  for (size_t i = 0; i < std::min(a.size(), kMostWords); ++i) {
+    if (!begins_program(a[i])) continue;
+    for (size_t j = 0; j < std::min(b.size(), kMostWords); ++j) {
+      const bool is_nearer = !best || i + j < best->first + best->second;
+      if (a[i].text == b[j].text && is_nearer) best = {i, j};
+    }
+  }
+  return best;
+}
+
+Words part_of(const Words& words, size_t begin, size_t end) {
+  return {words.begin() + static_cast<std::ptrdiff_t>(begin), words.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+// What two launch lines agree on, program by program, so that an option stays with the one it is of. What stands in front of the first
+// program that both start ("srun" of one branch) is no part of it.
+Words agreed_lines(Words a, Words b, std::string_view name) {
+  Words out;
+  for (bool is_first = true;; is_first = false) {
+    const auto both = common_program(a, b);
+    if (!both) break;
+    if (!is_first) {
+      const Words options = agreed_words(part_of(a, 0, both->first), part_of(b, 0, both->second), name);
+      out.insert(out.end(), options.begin(), options.end());
+    }
+    out.push_back(a[both->first]);
+    a = part_of(a, both->first + 1, a.size());
+    b = part_of(b, both->second + 1, b.size());
+  }
+  const Words options = agreed_words(a, b, name);
+  out.insert(out.end(), options.begin(), options.end());
+  return out;
+}
+
 // No word of it says an option either.
 bool is_unknown(const ShellValue& value) {
   return !value.is_known && (value.words.empty() || (value.words.size() == 1 && !is_option(value.words[0])));
@@ -155,10 +203,13 @@ ShellValue agreed(const ShellValue& a, const ShellValue& b, std::string_view nam
   out.is_certain = false;
   if (is_unknown(a) || is_unknown(b)) return is_unknown(b) ? a : out;
   const ShellValue& shorter = a.words.size() <= b.words.size() ? a : b;
-  Words words = agreed_words(a.words, b.words, name);
+  Words words = agreed_lines(a.words, b.words, name);
   const bool is_shorter = are_same(words, shorter.words);
+  const auto is_launch = [](const ShellValue& one) { return one.differs || (!one.words.empty() && begins_program(one.words[0])); };
+  const bool differs = is_launch(a) || is_launch(b);
   out = is_shorter ? shorter : ShellValue();
   out.is_certain = false;
+  out.differs = differs;
   if (is_shorter) return out;
   out.is_known = false;
   out.is_array = a.is_array;

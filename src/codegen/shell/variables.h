@@ -20,6 +20,7 @@ struct ShellValue {
   bool is_array = false;
   bool is_known = true;    // false: only the running script knows; `words` may still say parts of it
   bool is_certain = true;  // false: a branch or loop that may not run has a say in it
+  bool differs = false;    // branches gave it different launch lines: `words` are what they agree on
 };
 
 class ShellVariables {
