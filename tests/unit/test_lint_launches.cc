@@ -73,7 +73,32 @@ TEST_CASE("lint launches: two counts of GPUs, and tasks that are no ranks", "[li
       {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer), job(kGpus + "srun -K --container-image=i python " + kTrainer)},
       {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer), job(kGpus + "source ranks.sh\nsrun -K python " + kTrainer)},
       {"SL037", "j.sbatch", job(kGpus + "srun -K python " + kTrainer), job(kGpus + "srun -K --ntasks-per-node=1 python " + kTrainer)},
+      // A job that works with what SLURM says of it, and one that only prints it.
+      {"SL037", "j.sbatch", job(kGpus + "echo on $SLURM_JOB_NODELIST\nsrun -K python " + kTrainer),
+       job(kGpus + "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\nsrun -K python " + kTrainer)},
+      {"SL037", "j.sbatch", job(kGpus + "# uses SLURM_PROCID\nsrun -K python " + kTrainer),
+       job(kGpus + "srun -K bash -c 'python train.py --per_device_train_batch_size 2 --id $SLURM_PROCID'\n")},
+      // Its own name for GPUs is said in a comment, or used.
+      {"SL018", "j.sbatch", job("#SBATCH --gres=gpu:4\necho $SLURM_GPUS_PER_NODE\n"),
+       job("#SBATCH --gres=gpu:4\n# SLURM_GPUS_PER_NODE is set by --gpus-per-node alone, $SLURM_GPUS_PER_NODE is empty\n")},
   });
+}
+
+TEST_CASE("lint launches: a program that takes its rank from SLURM is looked at where it is", "[lint]") {
+  const std::string text = job(kGpus + "srun -K python " + kTrainer);
+  const auto num_found_beside = [&text](std::string (*program)(const std::string&)) {
+    LintContext context;
+    context.text_of_program = program;
+    const LintReport report = lint_files({{"jobs/j.sbatch", text}}, context);
+    return std::count_if(report.findings.begin(), report.findings.end(),
+                         [](const LintFinding& one) { return one.diagnostic.code == "SL037"; });
+  };
+  CHECK(num_found_beside(nullptr) == 1);
+  CHECK(num_found_beside([](const std::string& path) {
+          return std::string(path == "jobs/train.py" ? "rank = int(os.environ['SLURM_PROCID'])\n" : "");
+        }) == 0);
+  CHECK(num_found_beside([](const std::string& path) { return std::string(path == "jobs/train.py" ? "trainer.train()\n" : ""); }) ==
+        1);
 }
 
 TEST_CASE("lint launches: one task has no others, and what an operator or a caller says is no contradiction", "[lint]") {

@@ -30,6 +30,15 @@ bool is_folder(const std::string& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
+// "" of what is no file, or one too large for a program that people write.
+std::string text_of_program(const std::string& path) {
+  constexpr uintmax_t kMostBytes = 1'000'000;
+  std::error_code ignored;
+  const bool is_one = std::filesystem::is_regular_file(path, ignored) && std::filesystem::file_size(path, ignored) <= kMostBytes;
+  const Result<std::string> text = is_one ? read_file(path) : Result<std::string>(std::string());
+  return text.ok() ? *text : "";
+}
+
 // "torchtitan==0.3.0,openrlhf==0.10"
 Diagnostics read_tools(const std::string& text, std::map<std::string, std::string>& tools) {
   for (size_t at = 0; at < text.size();) {
@@ -82,6 +91,7 @@ Result<LintContext> lint_context(const Arguments& arguments) {
   context.gpus_per_node = *gpus;
   context.consumer = *consumer;
   context.is_directory = is_folder;
+  context.text_of_program = text_of_program;
   return {std::move(context), std::move(diagnostics)};
 }
 

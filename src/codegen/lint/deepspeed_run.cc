@@ -15,6 +15,34 @@ namespace {
 // Read by the Trainer or accelerate, which add and replace little; a script of one's own may do anything to the dictionary.
 bool is_for_trainer(const DeepspeedFile& in) { return in.is_hf() || in.d.text.find("\"auto\"") != std::string::npos; }
 
+// The parameters go to the schedule's constructor as they are (deepspeed/runtime/lr_schedules.py), which takes these and no others.
+void ds_schedule_parameters(const DeepspeedFile& in, const std::string& scheduler) {
+  static const std::set<std::string> kWarmup = {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type",
+                                                "last_batch_iteration"},
+                                     kDecay = {"total_num_steps",  "warmup_min_lr", "warmup_max_lr",
+                                               "warmup_num_steps", "warmup_type",   "last_batch_iteration"},
+                                     kCosine = {"total_num_steps", "warmup_min_ratio", "warmup_num_steps",
+                                                "cos_min_ratio",   "warmup_type",      "last_batch_iteration"};
+  const std::set<std::string>* known = scheduler == "WarmupLR"         ? &kWarmup
+                                       : scheduler == "WarmupDecayLR"  ? &kDecay
+                                       : scheduler == "WarmupCosineLR" ? &kCosine
+                                                                       : nullptr;
+  const TreeNode parameters = node(in.root, "scheduler.params");
+  if (known == nullptr || !parameters) return;
+  for (const auto& [name, value] : parameters.value->entries) {
+    if (known->count(name) > 0) continue;
+    const bool is_of_rates = scheduler == "WarmupCosineLR" && (name == "warmup_min_lr" || name == "warmup_max_lr");
+    in.report.add("DSJ050", in.d, in.key("scheduler.params." + name),
+                  fmt::format("{} takes no '{}': it cannot be made", scheduler, name),
+                  {is_of_rates ? "it multiplies the optimizer's lr: write the peak there, and warmup_min_ratio here"
+                               : suggest(name, std::vector<std::string>(known->begin(), known->end())),
+                   "",
+                   {},
+                   {}});
+    return;  // one stops it
+  }
+}
+
 void ds_schedules(const DeepspeedFile& in) {
   const Value& root = in.root;
   // Looked up by their exact name; optimizers by their lower case.
@@ -52,6 +80,7 @@ void ds_schedules(const DeepspeedFile& in) {
     in.report.add("DSJ024", in.d, in.val("scheduler.type"),
                   fmt::format("{} without 'warmup_type' warms up logarithmically", scheduler));
   }
+  ds_schedule_parameters(in, scheduler);
   const TreeNode parameters = node(root, "scheduler.params");
   const bool counts_steps = scheduler == "WarmupDecayLR" || scheduler == "WarmupCosineLR";
   if (counts_steps && (!parameters || !has(*parameters.value, "total_num_steps"))) {

@@ -1,7 +1,8 @@
 // Lint: files that people already have, against what the tools that read them really do. One table of rules (templates/_lint/*.yaml:
 // code, severity, when it bites, why, fix, source, a bad and a good example) and one table of accepted keys per format
 // (templates/_lint/*_keys.yaml); the checks are in this folder. Files named together are one set-up: what a job script starts is
-// compared with what the configuration files say. Nothing is read from disk here.
+// compared with what the configuration files say. Nothing is read from disk here but what the
+// context's functions answer.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -34,6 +35,7 @@ struct LintContext {
   std::map<std::string, std::string> tools;            // package -> version
   std::string as;                                      // kind of every file; empty: recognised
   bool (*is_directory)(const std::string&) = nullptr;  // asked for folders that logs go to; nullptr: none is known to be there
+  std::string (*text_of_program)(const std::string&) = nullptr;  // "" where there is none; nullptr: none is known to be there
 };
 
 // Bytes [begin, end) of a file become `text`.

@@ -155,11 +155,21 @@ void sl_signals(const JobScript& in, const std::vector<const LaunchLine*>& sruns
   }
 }
 
+// "$NAME" or "${NAME" on a line that is no comment; npos: nowhere.
+size_t place_of_use(std::string_view text, std::string_view name) {
+  for (size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const bool is_used = at > 0 && (text[at - 1] == '$' || (at > 1 && text[at - 1] == '{' && text[at - 2] == '$'));
+    const size_t line = at == 0 ? 0 : text.rfind('\n', at) + 1;
+    if (is_used && text[text.find_first_not_of(" \t", line)] != '#') return at;
+  }
+  return std::string_view::npos;
+}
+
 // A launcher that counts its processes by the empty variable starts none.
 void sl_gpus_per_node(const JobScript& in) {
   constexpr std::string_view kName = "SLURM_GPUS_PER_NODE";
   const ShellAssignment* own = in.part.script.assignment(kName);
-  const size_t at = in.d.text.find(kName);
+  const size_t at = place_of_use(in.d.text, kName);
   if (own != nullptr || at == std::string::npos) return;
   const std::string_view behind = std::string_view(in.d.text).substr(at + kName.size(), 2);
   if (behind == ":-" || behind.substr(0, 1) == "-" || behind == ":=") return;

@@ -50,6 +50,36 @@ bool reads_rank_variables(const LaunchStage& script) {
   return is_trainer || is_megatron;
 }
 
+// What a task learns of the job from SLURM, by itself: its rank, or where the others are.
+bool says_slurm(std::string_view text) {
+  static constexpr std::string_view kMarks[] = {"SLURM_PROCID", "SLURM_LOCALID",          "SLURM_NODELIST", "SLURM_JOB_NODELIST",
+                                                "hostlist",     "scontrol show hostname", "idr_torch",      "submitit"};
+  return std::any_of(std::begin(kMarks), std::end(kMarks),
+                     [text](std::string_view mark) { return text.find(mark) != std::string_view::npos; });
+}
+
+// The script works with it, and does more than print it.
+bool joins_in_shell(const JobScript& in) {
+  for (const ShellCommand& command : in.part.script.commands) {
+    const std::string name = command.words.empty() ? "" : command.words[0].text;
+    if (name == "echo" || name == "printf" || name == "#" || command.is_dead) continue;
+    const auto says = [](const ShellWord& word) { return says_slurm(word.text); };
+    const bool does = std::any_of(command.words.begin(), command.words.end(), says) ||
+                      std::any_of(command.assignments.begin(), command.assignments.end(),
+                                  [](const ShellAssignment& one) { return says_slurm(one.value.text); });
+    if (does) return true;
+  }
+  return false;
+}
+
+// The program beside the job script, where it is there.
+bool joins_in_python(const JobScript& in, const LaunchStage& script) {
+  if (in.setup.context.text_of_program == nullptr || script.name.find('$') != std::string::npos) return false;
+  const std::string folder = in.d.path.substr(0, in.d.path.rfind('/') + 1);
+  const auto says = [&in](const std::string& path) { return says_slurm(in.setup.context.text_of_program(path)); };
+  return says(script.name) || (script.name[0] != '/' && !folder.empty() && says(folder + script.name));
+}
+
 // srun's tasks have SLURM's variables alone, unless somebody translates them: the script, a container's start-up, an MPI.
 void sl_tasks_without_ranks(const JobScript& in, const LaunchLine& line) {
   const LaunchStage* srun = line.find(LaunchProgram::kSrun);
@@ -58,6 +88,7 @@ void sl_tasks_without_ranks(const JobScript& in, const LaunchLine& line) {
   const SrunTasks tasks = tasks_of(in, *srun);
   if (tasks.per_node < 2 || script->has("local_rank") || reads_settings(in)) return;
   if (mentions_any(in, {"RANK", "WORLD_SIZE", "container-image", "singularity", "apptainer"})) return;
+  if (joins_in_shell(in) || joins_in_python(in, *script)) return;
   in.report.add("SL037", in.d, srun->span,
                 fmt::format("srun starts {} tasks on a node, and '{}' finds no RANK and no WORLD_SIZE: each task trains by itself",
                             tasks.per_node, script->name));
