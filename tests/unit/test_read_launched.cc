@@ -267,3 +267,57 @@ TEST_CASE("launched: a switch of torch.distributed.launch takes no value, and ar
   CHECK(own.text("hardware.nodes") == "4");
   CHECK(said("b.sh", "torchrun --nproc_per_node=8 --nnodex=4 train.py --lr 1e-4\n").text("hardware.nodes") == "1");
 }
+
+TEST_CASE("launched: ms-swift's --fsdp is its preset, or a file that says nothing of other arguments") {
+  const std::string line = "NPROC_PER_NODE=4 swift sft --model a/b --train_type full --per_device_train_batch_size 1 --fsdp ";
+  const FileSays preset = said("a.sh", line + "fsdp2\n");
+  CHECK(preset.text("strategy.trainer") == "fsdp2");
+  CHECK(preset.text("strategy.sharding") == "zero3");
+  CHECK(preset.text("recompute.policy") == "full");
+  Result<std::vector<Reading>> all = read_config(embedded_templates(), line + "./shards.json\n", "b.sh");
+  const std::string file =
+      R"({"_note": "ours", "fsdp": "full_shard auto_wrap offload", "fsdp_config": {"fsdp_version": 2, "reshard_after_forward": true}})";
+  const auto read_beside = [&all](const std::string& text) {
+    const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, "shards.json");
+    REQUIRE((all.ok() && read.ok()));
+    std::vector<Reading> both = *all;
+    both.insert(both.end(), read->begin(), read->end());
+    return merged(std::move(both));
+  };
+  const FileSays beside = read_beside(file);
+  CHECK(beside.text("strategy.trainer") == "fsdp2");
+  CHECK(beside.text("strategy.sharding") == "zero3");
+  CHECK(beside.text("offload.parameters") == "host");
+  CHECK(beside.text("precision.compute").empty());  // ms-swift takes the weights' own type
+  // Arguments with their own batch are the Trainer's, with its defaults.
+  CHECK(read_beside(R"({"per_device_train_batch_size": 1, "output_dir": "o", "fsdp": "full_shard auto_wrap"})")
+            .text("precision.compute") == "fp32");
+}
+
+TEST_CASE("launched: Megatron-DeepSpeed is called so, NeMo's and verl's overrides are what they are") {
+  const std::string sizes =
+      "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 ";
+  const std::string split = "pretrain_gpt.py --tensor-model-parallel-size 4 --micro-batch-size 2 --global-batch-size 512 " + sizes;
+  CHECK(said("a.sh", "deepspeed " + split + "--deepspeed --deepspeed_config ds.json\n").is_read_as("Megatron-DeepSpeed"));
+  CHECK(said("a.sh", "torchrun " + split + "--fp16\n").is_read_as("Megatron-LM"));
+  // Whole layers, by their name of 2021, and no sequence parallelism unless it is asked for.
+  const FileSays old = said("b.sh", "torchrun " + split + "--activations-checkpoint-method uniform\n");
+  CHECK(old.text("recompute.policy") == "full");
+  CHECK(old.text("strategy.sequence_parallel") == "false");
+  CHECK(said("b.sh", "torchrun " + split + "--sequence-parallel\n").text("strategy.sequence_parallel") == "true");
+  CHECK(said("b.sh", "torchrun " + split + "\n").text("recompute.policy") == "none");
+  const std::string over =
+      "torchrun --nproc_per_node=2 megatron_gpt_pretraining.py trainer.devices=2 trainer.accumulate_grad_batches=1 ";
+  const FileSays nemo = said(
+      "c.sh",
+      over + "model.micro_batch_size=4 model.global_batch_size=64 model.tensor_model_parallel_size=2 model.encoder_seq_length=1024\n");
+  CHECK(nemo.text("micro_batch") == "4");
+  CHECK(nemo.text("train.global_batch") == "64");
+  CHECK(nemo.text("mesh.tp") == "2");
+  CHECK(nemo.text("gradient_accumulation").empty());  // of micro-batches NeMo counts by itself
+  CHECK(said("c.sh", over + "model.depth=4\n").text("gradient_accumulation") == "1");
+  const auto num_warnings = [](const std::string& text) { return read_config(embedded_templates(), text, "d.sh").diagnostics.size(); };
+  CHECK(num_warnings("python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.nnodes=1 trainer.n_gpus_per_node=8\n") ==
+        1);
+  CHECK(num_warnings("python -m verl.trainer.fsdp_sft_trainer data.train_batch_size=8 trainer.nnodes=1\n") == 0);
+}

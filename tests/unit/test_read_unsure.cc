@@ -296,3 +296,16 @@ TEST_CASE("unsure: which FSDP the Trainer runs, by its version and its words") {
   CHECK(read("t.yaml", head + "fsdp: true\nfsdp_config: {version: 2, offload_params: true}\n").lost.find("offload_params") !=
         std::string::npos);
 }
+
+TEST_CASE("unsure: torchtitan's degrees say how many ranks there are, where none of them takes the rest") {
+  const auto file = [](const std::string& shards, const std::string& training = "") {
+    return read("t.toml", "[job]\ndump_folder = \"o\"\n[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 1024\n" +
+                              training + "[parallelism]\ndata_parallel_shard_degree = " + shards +
+                              "\ntensor_parallel_degree = 8\n[checkpoint]\nenable_checkpoint = true\ninterval = 60000000000000\n");
+  };
+  CHECK(file("32").at("derived.world") == "256");
+  CHECK(file("-1").at("derived.world").empty());
+  CHECK(file("32").at("checkpoint.every_steps") == "60000000000000");                         // "never", as people write it
+  CHECK(file("-1", "gradient_accumulation_steps = 9\n").at("gradient_accumulation") == "9");  // of forks
+  CHECK(file("-1").at("gradient_accumulation") != "9");
+}

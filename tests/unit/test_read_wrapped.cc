@@ -184,6 +184,15 @@ TEST_CASE("wrapped: torchtitan by its flags, and not by the flag of a file") {
   CHECK(said("b.sh", run + "--job.config_file llama3_8b.toml\n").text("strategy.trainer").empty());
 }
 
+TEST_CASE("wrapped: LLaMA-Factory's command takes its own arguments over those of its file") {
+  const std::string over = " train sft.yaml model_name_or_path=a/b per_device_train_batch_size=4 deepspeed=null\n";
+  const FileSays own = said("a.sh", "FORCE_TORCHRUN=1 llamafactory-cli" + over);
+  CHECK(own.text("model.hub_id") == "a/b");
+  CHECK(own.text("micro_batch") == "4");
+  CHECK(own.text("strategy.trainer") != "deepspeed");
+  CHECK(said("b.sh", "python tune.py" + over).text("micro_batch").empty());
+}
+
 TEST_CASE("wrapped: the file that a tool's own command is given, in a container too, and no other program's") {
   const auto names_file = [](const std::string& line) {
     const FileSays one = said("a.sh", line + "\n");

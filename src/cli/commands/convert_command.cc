@@ -15,6 +15,7 @@
 #include "cli/settings/job_flags.h"
 #include "cli/settings/read_files.h"
 #include "cli/settings/run_source.h"
+#include "codegen/read/settings.h"
 #include "codegen/tables/coverage.h"
 #include "codegen/tables/emit_target.h"
 #include "codegen/tables/target.h"
@@ -188,7 +189,7 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
       lost.push_back(
           {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
   }
-  if (fields->empty()) diagnostics.push_back(nothing_to_convert(*readings, lost));
+  if (settings_of(*fields).settings.empty()) diagnostics.push_back(nothing_to_convert(*readings, lost));
   const Result<Artifacts> written = target == kRunFile ? as_run_file(*fields, session->presets, lost)
                                                        : as_target(templates, target, *fields, emitted_command(arguments), lost);
   append(diagnostics, written.diagnostics);

@@ -265,6 +265,40 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
   return best_reading(templates, told, source, file);
 }
 
+namespace {
+
+// NeMo's names for arguments of Megatron-LM (nemo/collections/nlp, megatron_gpt_config.yaml of its release 1.23), below "model.".
+std::vector<FoundKey> as_megatron(const std::vector<FoundKey>& found) {
+  static const std::map<std::string, std::string, std::less<>> kNames = {
+      {"model.micro_batch_size", "micro_batch_size"},
+      {"model.global_batch_size", "global_batch_size"},
+      {"model.tensor_model_parallel_size", "tensor_model_parallel_size"},
+      {"model.pipeline_model_parallel_size", "pipeline_model_parallel_size"},
+      {"model.context_parallel_size", "context_parallel_size"},
+      {"model.expert_model_parallel_size", "expert_model_parallel_size"},
+      {"model.encoder_seq_length", "seq_length"},
+      {"model.hidden_size", "hidden_size"},
+      {"model.ffn_hidden_size", "ffn_hidden_size"},
+      {"model.num_layers", "num_layers"},
+      {"model.num_attention_heads", "num_attention_heads"},
+      {"model.activations_checkpoint_granularity", "recompute_granularity"},
+      {"model.optim.lr", "lr"},
+      {"model.optim.weight_decay", "weight_decay"}};
+  std::vector<FoundKey> out;
+  for (const FoundKey& one : found) {
+    const auto name = kNames.find(one.key);
+    if (name == kNames.end() || one.text == "null") continue;
+    out.push_back(one);
+    out.back().key = name->second;
+  }
+  const bool is_nemo = std::any_of(out.begin(), out.end(), [](const FoundKey& one) {
+    return one.key.ends_with("parallel_size") || one.key.ends_with("batch_size");
+  });
+  return is_nemo ? out : std::vector<FoundKey>{};
+}
+
+}  // namespace
+
 Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
                                      const std::string& file) {
   static const std::set<std::string, std::less<>> kOfTrainer = {"trainer.devices",
@@ -274,9 +308,14 @@ Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::st
                                                                 "trainer.max_steps",
                                                                 "trainer.gradient_clip_val",
                                                                 "trainer.accumulate_grad_batches"};
+  const std::vector<FoundKey> of_megatron = as_megatron(found);
+  const auto is_of_megatron = [&of_megatron](const FoundKey& one) {
+    return std::any_of(of_megatron.begin(), of_megatron.end(), [&one](const FoundKey& other) { return other.at == one.at; });
+  };
   std::vector<FoundKey> known;
   std::vector<LostKey> lost;
   for (FoundKey one : found) {
+    if (is_of_megatron(one) || (!of_megatron.empty() && one.key == "trainer.accumulate_grad_batches")) continue;
     if (one.key == "trainer.nnodes") one.key = "trainer.num_nodes";  // verl's names
     if (one.key == "trainer.n_gpus_per_node") one.key = "trainer.devices";
     if (kOfTrainer.count(one.key) > 0) {
@@ -290,6 +329,14 @@ Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::st
     Result<Reading> of_trainer = reading_by(templates, "lightning/keys.yaml", {nullptr, std::move(known), nullptr}, file);
     if (!of_trainer.ok()) return of_trainer;
     reading = as_own_script(std::move(*of_trainer), program, found);
+  }
+  if (!of_megatron.empty()) {
+    Result<Reading> model = reading_by(templates, "megatron-lm/keys.yaml", {nullptr, of_megatron, nullptr}, file);
+    if (!model.ok()) return model;
+    Reading own = as_own_script(std::move(*model), program, of_megatron);
+    for (auto& [field, value] : own.fields) reading.fields.emplace(field, value);
+    reading.lost.insert(reading.lost.end(), own.lost.begin(), own.lost.end());
+    reading.fields.emplace("strategy.trainer", ReadField{Json("megatron"), "(trainer)", of_megatron[0].at, true});
   }
   reading.file = file;
   reading.tool = "overrides of " + program;

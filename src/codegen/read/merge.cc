@@ -34,14 +34,22 @@ bool is_less_of_hosts(const Reading& reading, const ReadField& field, const Read
          field.value.get<double>() <= offered.value.get<double>();
 }
 
-// A precision that nobody asked for is not known while a file that may choose it was not read: accelerate's sets the Trainer's.
-void drop_unread_precision(const std::vector<Reading>& readings, ReadFields& merged) {
+// DistributedDataParallel is what runs where no file asks for anything else.
+bool is_plain_trainer(const std::string& name, const ReadField& field) {
+  return name == "strategy.trainer" && field.is_assumed && field_text(field.value) == "ddp";
+}
+
+// A precision that nobody asked for, and a trainer, are not known while a file that may choose them was not read: accelerate's sets
+// the Trainer's.
+void drop_unread_choices(const std::vector<Reading>& readings, ReadFields& merged) {
   const bool is_unread = std::any_of(readings.begin(), readings.end(), [](const Reading& reading) {
     return std::any_of(reading.lost.begin(), reading.lost.end(),
                        [](const LostKey& lost) { return lost.is_file && lost.key == "config_file"; });
   });
   const auto it = merged.find("precision.compute");
   if (is_unread && it != merged.end() && it->second.is_assumed) merged.erase(it);
+  const auto trainer = merged.find("strategy.trainer");
+  if (is_unread && trainer != merged.end() && is_plain_trainer(trainer->first, trainer->second)) merged.erase(trainer);
 }
 
 // The Trainer builds no scheduler where DeepSpeed's file has one: its own word has no effect (transformers/integrations/deepspeed.py,
@@ -71,6 +79,38 @@ void shorten_schedule(const Reading& reading, ReadFields& fields) {
   if (decay != nullptr && num_warmup + decay->get<int64_t>() > num_steps) *decay = num_steps - num_warmup;
 }
 
+// torchtitan stops where its degrees do not multiply to the ranks there are (torchtitan/distributed/parallel_dims.py, _validate): with
+// a degree for the shards they say how many there are.
+void count_ranks(const Reading& reading, ReadFields& fields) {
+  const auto shards = fields.find("mesh.dp_shard");
+  const bool is_said = std::any_of(fields.begin(), fields.end(),
+                                   [](const auto& one) { return one.first.starts_with("hardware.") || one.first == "derived.world"; });
+  if (!reading.table.starts_with("torchtitan-0.2") || shards == fields.end() || is_said) return;
+  constexpr int64_t kMostRanks = 1'000'000;
+  int64_t ranks = 1;
+  for (const char* axis : {"mesh.dp_shard", "mesh.dp_replicate", "mesh.tp", "mesh.cp", "mesh.pp"}) {
+    const int64_t degree = whole(fields, axis).value_or(1);
+    if (degree < 1 || ranks > kMostRanks / degree) return;
+    ranks *= degree;
+  }
+  ReadField field = shards->second;
+  field.value = ranks;
+  field.is_assumed = true;
+  fields.emplace("derived.world", std::move(field));
+}
+
+// A file of FSDP's sections alone (ms-swift's --fsdp FILE) is a part of the arguments: what the Trainer assumes of the others is not
+// known.
+void drop_defaults_of_part(const Reading& reading, ReadFields& fields) {
+  const auto is_of_fsdp = [](const std::string& key) { return key.starts_with("fsdp") || key == "(trainer)"; };
+  const bool is_part = reading.tool == "transformers TrainingArguments" && reading.fields.count("strategy.sharding") != 0 &&
+                       std::all_of(fields.begin(), fields.end(),
+                                   [&](const auto& one) { return one.second.is_assumed || is_of_fsdp(one.second.key); }) &&
+                       std::all_of(reading.lost.begin(), reading.lost.end(),
+                                   [&](const LostKey& one) { return is_of_fsdp(one.key) || one.key.starts_with("_"); });
+  if (is_part) std::erase_if(fields, [&](const auto& one) { return one.second.is_assumed && !is_of_fsdp(one.second.key); });
+}
+
 bool chooses_parts(const Reading& reading) {
   const ReadChoices& chosen = reading.chosen;
   return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
@@ -88,8 +128,10 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       if (const auto first = fields.find(name); first != fields.end())
         diagnostics.push_back(contradiction(name, first->second, field));
     }
+    drop_defaults_of_part(reading, fields);
     settle_derived(fields);
     shorten_schedule(reading, fields);
+    count_ranks(reading, fields);
     for (auto& [name, field] : fields) {
       const auto [it, is_new] = merged.try_emplace(name, field);
       if (is_new || it->second.value == field.value) {
@@ -111,6 +153,12 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         continue;
       }
       if (other != nullptr && is_less_of_hosts(*other, it->second, &reading, field)) continue;
+      if (is_plain_trainer(name, field)) continue;
+      if (is_plain_trainer(name, it->second)) {
+        it->second = field;
+        other = &reading;
+        continue;
+      }
       const auto is_weak = [](const ReadField& one) { return one.is_assumed || one.is_guess; };
       if (is_weak(it->second) || is_weak(field)) {
         if (!is_weak(field) || it->second.is_assumed) it->second = field;
@@ -122,7 +170,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       diagnostics.push_back(contradiction(name, it->second, field));
     }
   }
-  drop_unread_precision(readings, merged);
+  drop_unread_choices(readings, merged);
   settle_derived(merged);
   if (has_error(diagnostics)) return diagnostics;
   return merged;

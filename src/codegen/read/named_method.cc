@@ -88,8 +88,9 @@ const MethodWord* method_of(const foreign::LaunchStage& stage) {
 }
 
 bool has_keys_of_rollouts(const std::vector<FoundKey>& keys) {
-  return std::any_of(keys.begin(), keys.end(),
-                     [](const FoundKey& one) { return one.key == "num_generations" || one.key == "reward_funcs"; });
+  return std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) {
+    return one.key == "num_generations" || one.key == "reward_funcs" || one.key == "algorithm.adv_estimator";
+  });
 }
 
 std::string_view what_no_plan_does(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const MethodWord* named) {

@@ -62,6 +62,10 @@ class TableReading {
     reading_.table = table.name;
     reading_.tool = table.tool;
     for (const FoundKey& one : found) add(one);
+    for (const auto& [key, tool] : table.called) {
+      if (std::any_of(found.begin(), found.end(), [&k = key](const FoundKey& one) { return is_same_key(one.key, k); }))
+        reading_.tool = tool;
+    }
     tell_extended_sections();
     assume_defaults();
   }

@@ -66,18 +66,6 @@ bool is_settings_file(std::string_view path) {
   return path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".json") || path.ends_with(".toml");
 }
 
-// A server of a model beside the training (rollouts of GRPO): its sizes are none of the run's.
-bool is_server(const foreign::ShellCommand& command) {
-  static const std::set<std::string, std::less<>> kServers = {"vllm-serve", "sglang.launch_server",
-                                                              "vllm.entrypoints.openai.api_server"};
-  const std::vector<foreign::ShellWord>& words = command.expanded;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const bool is_vllm = words[i].text == "serve" && i > 0 && words[i - 1].text == "vllm";
-    if (is_vllm || kServers.count(words[i].text) != 0) return true;
-  }
-  return false;
-}
-
 class ScriptReader {
  public:
   ScriptReader(const TemplateSet& templates, const foreign::Document& document)
@@ -131,6 +119,7 @@ class ScriptReader {
     constexpr size_t kMaxRuns = 16;  // what starts more than a few different runs is no configuration of one
     const bool is_under_ray = has_ray(part.script);
     std::set<std::string> seen;
+    append(diagnostics_, undecided_commands(source_, part.script));
     for (const LaunchLine& line : part.lines) {
       if (is_server(part.script.commands[line.command]) || !runs_.is_run(part, line)) continue;
       std::string words;
@@ -272,11 +261,20 @@ class ScriptReader {
   }
 
   void read_stage(const LaunchStage& stage, const LaunchLine& line, bool is_under_ray) {
-    if (stage.program == LaunchProgram::kScript) {
-      if (const std::vector<FoundKey> overrides = overrides_of(stage); !overrides.empty())
-        add(reading_of_overrides(templates_, stage.name, overrides, file_));
-    }
     std::vector<FoundKey> keys = options_of(stage);
+    const bool has_own_names = stage.name.ends_with("llamafactory-cli");  // key=value is one of its arguments, over those of its file
+    if (stage.program == LaunchProgram::kScript && has_own_names) {
+      for (FoundKey& one : overrides_of(stage)) {
+        if (one.text != "null") keys.push_back(std::move(one));
+      }
+    } else if (stage.program == LaunchProgram::kScript) {
+      if (const std::vector<FoundKey> overrides = overrides_of(stage); !overrides.empty()) {
+        Result<Reading> over = reading_of_overrides(templates_, stage.name, overrides, file_);
+        if (over.ok() && stage.options.empty())
+          append(diagnostics_, apply_named_method(stage, overrides, source_.at(stage.span.begin), *over));
+        add(std::move(over));
+      }
+    }
     if (stage.program == LaunchProgram::kSrun && !has_gpus_) count_gpus_of_step(keys);
     if (stage.program == LaunchProgram::kSrun && !has_directives_) count_nodes_of_step(keys);
     if (stage.program == LaunchProgram::kSrun && gpus_of_step_ > 0) {
@@ -320,10 +318,6 @@ class ScriptReader {
   std::vector<Reading> readings_;
   Diagnostics diagnostics_;
 };
-
-}  // namespace
-
-namespace {
 
 // torch_xla runs on what PJRT_DEVICE says, and variables of Neuron's are Trainium's: their cores are no GPUs.
 Diagnostics other_devices(const foreign::Document& document) {

@@ -172,6 +172,9 @@ struct KeyTableReader {
     reader.get("told_by", table.told_by);
     reader.get("not_told_by", table.not_told_by);
     reader.get("told_only", table.is_told_only);
+    if (const Value* called = reader.child("called")) {
+      for (const auto& [key, tool] : called->entries) table.called.emplace_back(key, tool.text);
+    }
     if (const Value* programs = reader.child("programs"))
       for (const auto& [name, row] : programs->entries) program(name, row);
     const Value* checks = reader.child("checks");

@@ -108,7 +108,8 @@ struct KeyTable {
   std::vector<std::string> marks;        // flags of which one makes a command line this tool's
   std::vector<std::string> told_by;      // of arguments: one of them is there, or a script that was not named is not this tool's
   std::vector<std::string> not_told_by;  // and none of these
-  bool is_told_only = false;             // read where they tell it, or its name does, and for nothing that is merely like it
+  std::vector<std::pair<std::string, std::string>> called;  // a key -> what the tool is called where that one is given
+  bool is_told_only = false;  // read where they tell it, or its name does, and for nothing that is merely like it
   std::vector<ProgramRow> programs;
   std::vector<KeyCheck> checks;
   std::vector<std::string> decides;    // keys that choose how the model is sharded: one that is not understood is refused

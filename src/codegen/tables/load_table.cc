@@ -73,6 +73,7 @@ void add_reads(const KeyTable& more, KeyTable& table) {
   add(table.decides, more.decides);
   add(table.told_by, more.told_by);
   add(table.not_told_by, more.not_told_by);
+  add(table.called, more.called);
   add(table.accepts, more.accepts);
   add(table.programs, more.programs);
 }

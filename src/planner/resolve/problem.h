@@ -58,6 +58,7 @@ struct Problem {
   int64_t micro_batch = 0, gradient_accumulation = 0;
   int64_t global_batch = 0;         // sequences; 0 = from global_batch_tokens
   int64_t global_batch_tokens = 0;  // rounded to sequences and data-parallel ranks, which is said
+  bool has_usual_batch = false;     // nobody asked for it: with an accumulation alone a step may have fewer tokens
   RunLength length;                 // settled with the batch
   Location batch_at, parallel_at;   // where to point when no combination is legal
   Goal goal = Goal::kThroughput;

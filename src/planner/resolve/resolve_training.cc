@@ -146,9 +146,11 @@ void resolve_batch(Resolving& r) {
       method_defaults(r.presets, r.plan().train.method, r.spec.text("train.finetune").value_or("full"));
   if (!usual.ok()) return append(r.said, usual.diagnostics);
   r.problem.global_batch_tokens = usual->batch_samples > 0 ? usual->batch_samples * length : usual->batch_tokens;
-  r.assume(usual->batch_samples > 0
-               ? fmt::format("{} {} per step", usual->batch_samples, sequences_per_sample(r.plan()) == 2 ? "pairs" : "sequences")
-               : fmt::format("{} tokens per step", format_count(r.problem.global_batch_tokens)));
+  r.problem.has_usual_batch = true;
+  const std::string_view most = r.problem.gradient_accumulation > 0 ? "at most " : "";
+  r.assume(usual->batch_samples > 0 ? fmt::format("{}{} {} per step", most, usual->batch_samples,
+                                                  sequences_per_sample(r.plan()) == 2 ? "pairs" : "sequences")
+                                    : fmt::format("{}{} tokens per step", most, format_count(r.problem.global_batch_tokens)));
 }
 
 void resolve_finetune(Resolving& r) {

@@ -169,11 +169,21 @@ class Space {
           c.reshard_after_forward = reshard != 0;
           for (const int hpz : second_copies(sharding, shard * c.cp)) {
             c.hpz = hpz;
-            batches(c, per_rank);
+            for (int64_t each = per_rank;; each = fewer(each)) {
+              batches(c, each);
+              if (fewer(each) == 0) break;
+            }
           }
         }
       }
     }
+  }
+
+  // Where nobody asked for a batch, and the accumulation is given, the micro-batch says how many sequences a step has. 0: no fewer.
+  int64_t fewer(int64_t per_rank) const {
+    const int64_t accumulation = p_.gradient_accumulation;
+    const bool is_open = p_.has_usual_batch && accumulation > 0 && p_.micro_batch == 0;
+    return is_open ? per_rank / accumulation / 2 * accumulation : 0;
   }
 
   void batches(Choice c, int64_t per_rank) {

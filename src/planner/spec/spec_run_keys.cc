@@ -36,7 +36,7 @@ void add_run_keys(std::vector<SpecKey>& keys) {
       text_key("checkpoint.directory", {{"checkpoint-directory", ""}, {"checkpoint-dir", ""}}, "checkpoints", "where checkpoints go"),
       number(Type::kInt, "checkpoint.every_steps",
              {{"checkpoint-every", ""}, {"checkpoint-interval", ""}, {"save-interval", ""}, {"save-steps", ""}}, "0", "steps",
-             {0, 1e12}, "steps between checkpoints; 0: at the end only"),
+             {0, 1e15}, "steps between checkpoints; 0: at the end only"),
       number(Type::kInt, "checkpoint.keep", {{"keep-checkpoints", ""}, {"save-total-limit", ""}}, "3", "checkpoints", {1, 1e6},
              "how many of the newest are kept"),
       number(Type::kInt, "checkpoint.keep_every", {{"keep-every", ""}}, "none", "steps", {1, 1e12},

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 1f0cd85aa5163ddf69a73a64cf6fcda12f62b080f0fc34799365b603dd517ed4
+# distsetup 0.1.0, inputs 9bf4b5c1b6196d385c6dc78f539231ee1e29379ee25a1834ef20f4a1b4c458a1
 # command: distsetup launcher --model llama3.2_1b --zero-stage 2 --recompute none --micro-batch 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
 # plan: llama3.2_1b, zero2, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 7e919cfcc132e03cc1c34e901082cf7218197a7947fdd40b3931204760ede52a
+# distsetup 0.1.0, inputs 5a7842be146e98566abe1db33c9b3049817633402689da2c5d5bb61150b7b250
 # command: distsetup launcher --model llama3.2_1b --sharding zero3 --num_nodes 4 --num_gpus_per_node 8 --master_addr 192.168.1.100 --master_port 29500
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks

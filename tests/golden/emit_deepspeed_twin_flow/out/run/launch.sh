@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 421d16e91176d2624da9e2d1afc415ad02dc5d0220aa197399d8cd88bfe8bf65
+# distsetup 0.1.0, inputs af607df8e33d02e786b2d1a683f9cb5b0f5759eb1f248bce0acbad590890cfc8
 # command: distsetup emit --target deepspeed --model 8B --nodes 1 --gpus 4xH100-80GB --sharding zero3 --offload-optimizer host --offload-optimizer-ratio 0.4
 # plan: llama3_8b, zero3, recompute full, bf16: fits
 # 1 node × 4 GPUs = 4 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs e42662357b9f0008deab92f6ccd1c93a709cc80f5cb5bfe9d517703ea21aa103
+# distsetup 0.1.0, inputs 237d202eb72e904f40e37b4d68872e09acf4c2040969e9bb2d44d70362d0416c
 # command: distsetup emit --target fsdp --model 7B --nodes 1 --gpus 8xA100-80GB --sharding zero3 --recompute none --micro-batch 2
 # plan: llama2_7b, zero3, recompute none, bf16: tight
 # 1 node × 8 GPUs = 8 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 1d6ce72321fa5b9707d07ce62bce26f65e7496bf6fd9a44f9300030aac70f07a
+# distsetup 0.1.0, inputs 81d0a020ef9c80f76a7160933dbe158929ad94d8d2d436f19453d81a6e1b848b
 # command: distsetup emit --target launch-scripts --use finetune_llama2_70b --gpu h100_sxm
 # plan: llama2_70b, zero3, recompute full, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 46bd5d7556b2b0ec6833dddd99db4fe7bf6a8b136ab9bcb401fc2bf603564972
+# distsetup 0.1.0, inputs 2564e80b02bab2c961ded384fcc7a690e8bdd7bd3f9d03652c876fc27f00ff0b
 # command: distsetup emit --target native --model tiny --gpu cpu --gpus 2 --sequence-length 64 --global-batch 4
 # plan: tiny, zero1, recompute none, bf16: fits
 # 1 node × 2 processes = 2 ranks
