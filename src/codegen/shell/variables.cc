@@ -150,15 +150,25 @@ bool begins_program(const ShellWord& word) {
          std::find(std::begin(kLaunchers), std::end(kLaunchers), base) != std::end(kLaunchers);
 }
 
+constexpr size_t kMostLineWords = 200, kMostPrograms = 20, kMostSplits = 6;  // of a launch line; a longer list is one of arguments
+
+// Where programs begin.
+std::vector<size_t> programs_in(const Words& words) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < words.size() && out.size() < kMostPrograms; ++i) {
+    if (begins_program(words[i])) out.push_back(i);
+  }
+  return out;
+}
+
 // The first program that both lists start: its place in either of them.
 std::optional<std::pair<size_t, size_t>> common_program(const Words& a, const Words& b) {
-  constexpr size_t kMostWords = 200;
   std::optional<std::pair<size_t, size_t>> best;
-  for (size_t i = 0; i < std::min(a.size(), kMostWords); ++i) {
-    if (!begins_program(a[i])) continue;
-    for (size_t j = 0; j < std::min(b.size(), kMostWords); ++j) {
+  const std::vector<size_t> of_b = programs_in(b);
+  for (const size_t i : programs_in(a)) {
+    for (const size_t j : of_b) {
       const bool is_nearer = !best || i + j < best->first + best->second;
-      if (a[i].text == b[j].text && is_nearer) best = {i, j};
+      if (is_nearer && a[i].text == b[j].text) best = {i, j};
     }
   }
   return best;
@@ -170,12 +180,13 @@ Words part_of(const Words& words, size_t begin, size_t end) {
 
 // What two launch lines agree on, program by program, so that an option stays with the one it is of. What stands in front of the first
 // program that both start ("srun" of one branch) is no part of it.
-Words agreed_lines(Words a, Words b, std::string_view name) {
-  Words out;
-  for (bool is_first = true;; is_first = false) {
+Words agreed_lines(const Words& first, const Words& second, std::string_view name) {
+  if (first.size() > kMostLineWords || second.size() > kMostLineWords) return agreed_words(first, second, name);
+  Words out, a = first, b = second;
+  for (size_t i = 0; i < kMostSplits; ++i) {
     const auto both = common_program(a, b);
     if (!both) break;
-    if (!is_first) {
+    if (i > 0) {
       const Words options = agreed_words(part_of(a, 0, both->first), part_of(b, 0, both->second), name);
       out.insert(out.end(), options.begin(), options.end());
     }
