@@ -118,3 +118,16 @@ TEST_CASE("plain trainers: weights in bf16 alone, and 8-bit moments, are what LL
   CHECK(said("a.yaml", factory + "bf16: true\noptim: adamw_bnb_8bit\n").file.text("train.optimizer") == "adamw_8bit");
   CHECK(said("a.yaml", factory + "bf16: true\npure_bf16: false\n").file.text("precision.master").empty());
 }
+
+TEST_CASE("plain trainers: axes that a file says nothing of are not there", "[read]") {
+  const auto axis = [](const std::string& name, const std::string& text, const char* field) {
+    return said(name, text).file.text(field);
+  };
+  const std::string shards = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: 2\n";
+  CHECK(axis("a.yaml", shards, "mesh.cp") == "1");
+  CHECK(axis("a.yaml", shards, "mesh.pp") == "1");
+  CHECK(axis("a.yaml", shards + "parallelism_config:\n  parallelism_config_cp_size: 2\n", "mesh.cp") == "2");
+  CHECK(axis("b.json", R"({"zero_optimization": {"stage": 2}, "train_batch_size": 8})", "mesh.cp") == "1");
+  CHECK(axis("b.json", R"({"zero_optimization": {"stage": 2}, "train_batch_size": 8, "sequence_parallel_size": 2})", "mesh.cp") ==
+        "2");
+}
