@@ -47,19 +47,19 @@ options=(--nodes 2 --gpus 2 --cpus-per-task 2 --time-limit 10m)
 # a script from a pipe; the plan is where the job was submitted
 "$distsetup" emit --target slurm --model llama3.2_1b "${options[@]}" --output "$work/with a plan" >/dev/null 2>&1
 cp "$work/with a plan/plan.json" .
-"$distsetup" slurm "${options[@]}" 2>/dev/null | timeout 60 sbatch --wait >/dev/null
+"$distsetup" slurm "${options[@]}" 2>/dev/null | "$DISTSETUP_SOURCE/tests/support/sbatch_wait" 60 >/dev/null
 is "from a pipe" "$(ranks)" "$(expected llm_finetune plan.json)"
 
 # awkward values in directives, the log in a folder that did not exist
 name=$'a "b" \\ \'c\' #d $(id)'
 "$distsetup" slurm "${options[@]}" --job-name "$name" --output-log 'the logs/%j.out' >job.sbatch 2>/dev/null
-timeout 60 sbatch --wait job.sbatch >/dev/null || fail "the job with an awkward name failed"
+"$DISTSETUP_SOURCE/tests/support/sbatch_wait" 60 job.sbatch >/dev/null || fail "the job with an awkward name failed"
 is "awkward name" "$(ranks)" "$(expected "$name" plan.json)"
 compgen -G 'the logs/*.out' >/dev/null || fail "no log in its folder"
 
 # with a plan: found beside the script, from another directory
 cd /
-timeout 60 sbatch --wait --output="$work/o" --error="$work/e" "$work/with a plan/job.sbatch" >/dev/null ||
+"$DISTSETUP_SOURCE/tests/support/sbatch_wait" 60 --output="$work/o" --error="$work/e" "$work/with a plan/job.sbatch" >/dev/null ||
   fail "the job with a plan failed: $(cat "$work/e")"
 is "plan beside the script" "$(ranks)" "$(expected llm_finetune "$work/with a plan/plan.json")"
 cd "$work/submit here"
@@ -74,7 +74,7 @@ chmod +x "$work/tools/torchrun"
 "$distsetup" emit --target deepspeed --via slurm --model llama3.2_1b "${options[@]}" --requeue --output "$work/other trainer" \
   -- train.py 'a b' >/dev/null 2>&1
 cd /
-PATH="$work/tools:$PATH" timeout 60 sbatch --wait --output="$work/o" --error="$work/e" "$work/other trainer/job.sbatch" >/dev/null ||
+PATH="$work/tools:$PATH" "$DISTSETUP_SOURCE/tests/support/sbatch_wait" 60 --output="$work/o" --error="$work/e" "$work/other trainer/job.sbatch" >/dev/null ||
   fail "the job of another trainer failed: $(cat "$work/e")"
 port=$(sed -nE '1s/.*--master_port=([0-9]+).*/\1/p' "$work/ranks")
 is "another trainer" "$(ranks)" "$(for node in 0 1; do
@@ -84,7 +84,7 @@ cd "$work/submit here"
 
 # a failing rank ends the others and the job
 started=$SECONDS code=0
-TRAINER_DOES=fail timeout 60 sbatch --wait job.sbatch >/dev/null || code=$?
+TRAINER_DOES=fail "$DISTSETUP_SOURCE/tests/support/sbatch_wait" 60 job.sbatch >/dev/null || code=$?
 ((code != 0)) || fail "a failed job ended with 0"
 ((SECONDS - started < 30)) || fail "the other ranks lived on for $((SECONDS - started)) s"
 rm "$work/ranks"

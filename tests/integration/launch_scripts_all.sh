@@ -63,5 +63,5 @@ trap 'status=$?; "$DISTSETUP_SOURCE/tests/support/slurm_down" "$work/slurm" >/de
 # shellcheck disable=SC1091
 . "$work/slurm/env.sh"
 emitted 'job' 2 2 1 --job-name llm-training --cpus-per-task 2 --time-limit 10m --exclusive --output-log 'the logs/train_%j.out'
-timeout 180 sbatch --wait "$work/job/launch_slurm.sh" >/dev/null || fail "launch_slurm.sh" "$(cat "$work"/slurm-*.out "$work/the logs"/* 2>/dev/null)"
+"$DISTSETUP_SOURCE/tests/support/sbatch_wait" 180 "$work/job/launch_slurm.sh" >/dev/null || fail "launch_slurm.sh" "$(cat "$work"/slurm-*.out "$work/the logs"/* 2>/dev/null)"
 agree "launch_slurm.sh beside the run on one node" job 'one node plan' 1e-5

@@ -4,7 +4,7 @@
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 need_trainer
-steps=90 most_loss=2.8
+steps=60 most_loss=3.0
 if [[ -n ${DISTSETUP_NIGHTLY:-} ]]; then steps=300 most_loss=2.5; fi
 
 begin=$(date +%s)

@@ -19,7 +19,7 @@ trap 'status=$?; "$DISTSETUP_SOURCE/tests/support/slurm_down" "$work/slurm" > /d
 # submit NAME: the job's own exit code in $code, its output in $said
 submit() {
   code=0
-  (cd "$work/$1" && timeout 120 sbatch --wait job.sbatch) > "$work/submit.log" 2>&1 || code=$?
+  (cd "$work/$1" && "$DISTSETUP_SOURCE/tests/support/sbatch_wait" 120 job.sbatch) > "$work/submit.log" 2>&1 || code=$?
   said=$(cat "$work/submit.log" "$work/$1"/slurm-*.out "$work/$1"/slurm-*.err 2>/dev/null)
   rm -f "$work/$1"/slurm-*
 }

@@ -20,6 +20,7 @@ trap 'status=$?; "$DISTSETUP_SOURCE/tests/support/slurm_down" "$work/slurm" > /d
 # shellcheck source=/dev/null
 . "$work/slurm/env.sh"
 
+declare -A code
 logs() { cat "$work/$1"/slurm-* 2>/dev/null; }
 job_of() { # NAME NODES [FLAGS OF emit] -- [FLAGS OF plan]
   local name=$1 nodes=$2 emit=()
@@ -28,9 +29,19 @@ job_of() { # NAME NODES [FLAGS OF emit] -- [FLAGS OF plan]
   make_job "$name" 2 --nodes "$nodes" "${@:2}"
   run "emit $name" 0 "$distsetup" emit --target slurm --plan "$work/$name/plan.json" --output "$work/$name" --force "${emit[@]}"
 }
-submit() { # NAME: waits; the job's own exit code in $code
-  code=0
-  (cd "$work/$1" && timeout 180 sbatch --wait job.sbatch) >"$work/submit.log" 2>&1 || code=$?
+# Several jobs at once, each of two nodes: SLURM has four. Waits; their own exit codes in ${code[NAME]}.
+submit() { # NAME...
+  local name waiting=()
+  code=()
+  for name in "$@"; do
+    (cd "$work/$name" && "$DISTSETUP_SOURCE/tests/support/sbatch_wait" 240 job.sbatch) >"$work/submit.$name.log" 2>&1 &
+    waiting+=("$!")
+  done
+  for name in "$@"; do
+    code[$name]=0
+    wait "${waiting[0]}" || code[$name]=$?
+    waiting=("${waiting[@]:1}")
+  done
 }
 wait_for() { # SECONDS WHAT COMMAND...
   local until=$((SECONDS + $1)) what=$2
@@ -52,12 +63,12 @@ make_job one 1
 run "one rank" 0 launch one
 
 # --- both shapes, two and four nodes; the ranks are where they should be
-for shape in rank torchrun; do
-  for nodes in 2 4; do
-    name=${shape}_$nodes
-    job_of "$name" "$nodes" --shape "$shape" --health-gate
-    submit "$name"
-    [[ $code == 0 ]] || fail "$name: exit code $code" "$(logs "$name")"
+for nodes in 2 4; do
+  names=("rank_$nodes" "torchrun_$nodes")
+  for shape in rank torchrun; do job_of "${shape}_$nodes" "$nodes" --shape "$shape" --health-gate; done
+  submit "${names[@]}"
+  for name in "${names[@]}"; do
+    [[ ${code[$name]} == 0 ]] || fail "$name: exit code ${code[$name]}" "$(logs "$name")"
     losses_agree "$name beside one rank" "$work/$name/metrics.jsonl" "$work/one/metrics.jsonl" 1e-5
     [[ -s $work/$name/checkpoints/checkpoint_40/COMMIT ]] || fail "$name: no committed checkpoint"
   done
@@ -67,7 +78,7 @@ done
 name=chain
 job_of chain 2 --array 0-1%1
 submit chain
-[[ $code == 0 ]] || fail "chain: exit code $code" "$(logs chain)"
+[[ ${code[chain]} == 0 ]] || fail "chain: exit code ${code[chain]}" "$(logs chain)"
 losses_agree "chain beside one rank" "$work/chain/metrics.jsonl" "$work/one/metrics.jsonl" 1e-5
 
 # --- a node dies: the job ends, and says which rank was lost
@@ -98,19 +109,29 @@ wait_for 60 "node 2 to come back" idle
 
 # --- warned, saved, queued again, resumed: the curve of a run that nobody interrupted
 for shape in rank torchrun; do
-  name=again_$shape
   job_of "whole_$shape" 2 --shape "$shape" -- --steps 300
-  submit "whole_$shape"
-  [[ $code == 0 ]] || fail "whole_$shape: exit code $code" "$(logs "whole_$shape")"
-  job_of "$name" 2 --shape "$shape" --requeue -- --steps 300
-  job=$(cd "$work/$name" && sbatch --parsable job.sbatch)
+  job_of "again_$shape" 2 --shape "$shape" --requeue -- --steps 300
+done
+submit whole_rank whole_torchrun
+for name in whole_rank whole_torchrun; do
+  [[ ${code[$name]} == 0 ]] || fail "$name: exit code ${code[$name]}" "$(logs "$name")"
+done
+declare -A ids
+for shape in rank torchrun; do ids[again_$shape]=$(cd "$work/again_$shape" && sbatch --parsable job.sbatch); done
+for name in again_rank again_torchrun; do
   wait_for 60 "ten steps" trained
-  scancel --batch --signal=USR1 "$job"
+  scancel --batch --signal=USR1 "${ids[$name]}"
+done
+for name in again_rank again_torchrun; do
+  job=${ids[$name]}
   start_now
+done
+for name in again_rank again_torchrun; do
+  job=${ids[$name]}
   wait_for 90 "the end of the second life" over
   [[ $(scontrol show job "$job") == *JobState=COMPLETED* ]] || fail "$name did not complete" "$(logs "$name")"
   [[ $(scontrol show job "$job") == *Restarts=1* ]] || fail "$name was not restarted once" "$(scontrol show job "$job")"
-  losses_agree "$name beside an uninterrupted run" "$work/$name/metrics.jsonl" "$work/whole_$shape/metrics.jsonl" 0
+  losses_agree "$name beside an uninterrupted run" "$work/$name/metrics.jsonl" "$work/whole_${name#again_}/metrics.jsonl" 0
 done
 
 # --- a crash that comes back without progress stops after its limit; one with progress goes on
@@ -144,7 +165,7 @@ name=gate
 job_of gate 2 --health-gate
 sed -i "s|^gate=.*|gate=\"hostname() { echo \\\\\$SLURMD_NODENAME; }; \$(declare -f check_node); if [[ \\\\\$SLURMD_NODENAME == n2 ]]; then set -- 0 /nowhere/distsetup-train ''; fi; check_node \\\\\"\\\\\$@\\\\\"\"|" "$work/gate/job.sbatch"
 submit gate
-[[ $code == 5 ]] || fail "a node that cannot run the job: exit code $code, expected 5" "$(logs gate)"
+[[ ${code[gate]} == 5 ]] || fail "a node that cannot run the job: exit code ${code[gate]}, expected 5" "$(logs gate)"
 has "the gate names the node" "$(logs gate)" "node n2: no '/nowhere/distsetup-train'"
 [[ ! -e $work/gate/metrics.jsonl ]] || fail "the ranks started behind a closed gate"
 

@@ -82,7 +82,7 @@ TEST_CASE("settings drawn at random are refused by name, or become a plan that h
   std::mt19937_64 random(test_seed());
   int num_refused = 0, num_fit = 0, num_too_large = 0;
   const auto has_met_all = [&] { return num_refused > 10 && num_fit > 10 && num_too_large > 2; };
-  for (int round = 0; round < num_rounds(150) || (!has_met_all() && round < 3000); ++round) {
+  for (int round = 0; round < num_rounds(100) || (!has_met_all() && round < 3000); ++round) {
     const Flags flags = draw_flags(random);
     INFO(text_of(flags));
     Spec spec;

@@ -64,7 +64,7 @@ Plan draw_plan() {
 TEST_CASE("random plans with frozen parameters obey every schedule rule") {
   int num_frozen = 0, num_adapters = 0, num_quantized = 0, num_whole = 0, num_staged = 0, num_idle = 0, num_sent_back = 0;
   check_property(
-      1500,
+      700,
       [&] {
         const Plan plan = draw_plan();
         assert_obeys_rules(plan);

@@ -42,7 +42,7 @@ Plan draw_plan() {
 TEST_CASE("random plans with a reference in the step obey every schedule rule") {
   int num_shared = 0, num_sharded = 0;
   check_property(
-      1500,
+      700,
       [&] {
         const Plan plan = draw_plan();
         assert_obeys_rules(plan);

@@ -24,7 +24,7 @@ namespace distsetup {
 namespace {
 
 TEST_CASE("random plans obey every schedule rule") {
-  check_property(5000, [] {
+  check_property(2000, [] {
     Draw random;
     const Geometry geometry = random_geometry(random);
     const PlanChoice choice = random_choice(random);
@@ -114,7 +114,7 @@ TEST_CASE("a list with an instruction dropped or doubled breaks a rule of its ow
 
 TEST_CASE("a list with one instruction broken, on one rank or on all, is caught by check_job") {
   std::array<int, kNumBreaks> tried{};
-  check_property(3000, [&tried] {
+  check_property(1200, [&tried] {
     Draw random;
     const Geometry geometry = random_geometry(random);
     const Plan plan = make_test_plan(geometry, random_choice(random), kAnyCut);

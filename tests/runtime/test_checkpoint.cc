@@ -294,7 +294,10 @@ TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padd
   }
 }
 
-TEST_CASE("meshes that share experts among ranks load what any other wrote, bit for bit, padding zero") {
+// Every third pair of meshes, in turn; all of them at night.
+TEST_CASE("meshes that share experts among ranks load what any other wrote, bit for bit, padding zero", "[nightly]") {
+  const int stride = num_rounds(1) > 1 ? 1 : 3;
+  int pair = 0;
   struct MeshCase {
     Mesh mesh;
     Sharding sharding;
@@ -324,6 +327,7 @@ TEST_CASE("meshes that share experts among ranks load what any other wrote, bit 
       REQUIRE(save(folder.path(), written, 40).empty());
       CHECK(verify_checkpoint(folder.path(), 40).ok());
       for (const MeshCase& to : cases) {
+        if (pair++ % stride != 0) continue;
         INFO(which << " ep " << from.mesh.ep << " tp " << from.mesh.tp << " to ep " << to.mesh.ep << " tp " << to.mesh.tp);
         Ranks read(geometry, to.mesh, to.sharding);
         for (auto& rank : read.values)
