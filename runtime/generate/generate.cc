@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "model/rope.h"
 #include "plan/native_program.h"
 #include "plan/plan_json.h"
 #include "runtime/checkpoint/load.h"
@@ -61,10 +60,12 @@ void check_request(const Request& r, const Plan& plan) {
       throw Failure(kExitBadEnvironment, fmt::format("the prompt has token {}, the model's vocabulary {}", id, plan.model.vocabulary),
                     "give the tokenizer that the model was trained with: --tokenizer DIR");
   }
-  const int64_t rows = positions_in_table(plan.model), most = static_cast<int64_t>(r.ids.size()) + r.max_new_tokens;
-  if (rows > 0 && most > rows)
-    throw Failure(kExitBadEnvironment, fmt::format("prompt and answer are {} tokens, the model has rows for {} positions", most, rows),
-                  fmt::format("--max-new-tokens {}", std::max<int64_t>(1, rows - static_cast<int64_t>(r.ids.size()))));
+  const LongestSequence longest = longest_sequence(plan.model);
+  const int64_t prompt = static_cast<int64_t>(r.ids.size()), most = prompt + r.max_new_tokens;
+  if (longest.tokens > 0 && most > longest.tokens)
+    throw Failure(kExitBadEnvironment,
+                  fmt::format("prompt and answer are {} tokens, of model '{}' {}", most, plan.model.name, longest.why),
+                  fmt::format("--max-new-tokens {}", std::max<int64_t>(1, longest.tokens - prompt)));
 }
 
 void load(Decoder& decoder, const Plan& plan, const Request& r, const std::string& plan_directory) {

@@ -85,11 +85,15 @@ class FileReading {
   }
 
   void read_missing(const Value& value, NativeFile& file) {
-    NativeFile::Missing missing;
+    MissingKernel missing;
     MapReader reader(value, "missing", said_);
     reader.require("kernel");
     reader.get("kernel", missing.kernel);
     missing.when = conditions_of(reader.child("when"));
+    reader.get("beyond", missing.beyond);
+    if (!missing.beyond.empty() && find_geometry_field(missing.beyond) == nullptr)
+      said_.push_back(error(code::kUnknownValue, reader.child("beyond")->location,
+                            fmt::format("'beyond' is '{}', expected a size of models (a key of presets/families)", missing.beyond)));
     reader.finish();
     file.missing.push_back(std::move(missing));
   }
@@ -350,8 +354,8 @@ Program program_of(const NativeFile& file, const ProgramChoice& choice, const Ge
 }
 
 std::string check_programs(const NativeFile& file, const Geometry& geometry, const ProgramSplit& split) {
-  for (const NativeFile::Missing& missing : file.missing)
-    if (all_hold(missing.when, geometry, {})) return fmt::format("there is no kernel for {}", missing.kernel);
+  if (const MissingKernel* missing = always_missing(file.missing, geometry))
+    return fmt::format("there is no kernel for {}", missing->kernel);
   const std::vector<std::string>& known = file.layer_classes;
   if (!known.empty() && !geometry.layer_class.empty() && std::find(known.begin(), known.end(), geometry.layer_class) == known.end())
     return fmt::format("the program of {} is one of {}, the model has layers of class {}", file.name, known.front(),

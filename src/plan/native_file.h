@@ -9,6 +9,7 @@
 #include "base/diagnostic.h"
 #include "model/geometry.h"
 #include "plan/layer_form.h"
+#include "plan/missing_kernel.h"
 #include "plan/native_program.h"
 #include "plan/program.h"
 
@@ -33,12 +34,7 @@ struct NativeFile {
   std::string name;
   std::vector<std::string> needs;                                        // conditions that must hold of a model
   std::map<std::string, std::map<std::string, std::string>> attributes;  // by kernel, where an op does not say otherwise
-  // Kernels that there are not, each with conditions: the model has need of it where they all hold.
-  struct Missing {
-    std::string kernel;
-    std::vector<std::string> when;
-  };
-  std::vector<Missing> missing;
+  std::vector<MissingKernel> missing;
   std::vector<std::string> buffers;  // endings of published names that nobody reads
   // Of a family whose name models are given that are merely like it: class names of the layers that it is a program of; empty: all.
   std::vector<std::string> layer_classes;
@@ -58,7 +54,7 @@ struct ProgramChoice {
 };
 // One unit's program for a model, backward included. CHECKs where the file makes none: ask check_programs() first.
 Program program_of(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry);
-// "": all its programs can be made for this model; else why not.
+// "": all its programs can be made for this model; else why not. Kernels that are missing beyond some length only are no reason.
 std::string check_programs(const NativeFile& file, const Geometry& geometry, const ProgramSplit& split = {});
 
 }  // namespace distsetup

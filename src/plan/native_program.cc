@@ -80,6 +80,7 @@ struct Made {
   ProgramSplit split;
   Tuning tuning;
   Diagnostics refused;
+  LongestSequence longest;                                // of a family with a file
   std::shared_ptr<const NativePrograms> programs;         // when nothing is refused
   std::map<Recompute, std::vector<std::string>> dropped;  // what recomputing drops
 };
@@ -232,13 +233,14 @@ std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
 Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
   Geometry g = geometry;
   if (split.preference) g.router_loss = g.router_z_loss = 0;  // they go with the loss of tokens alone
-  Made made{geometry, split, tuning, refused_traits(g), nullptr, {}};
+  Made made{geometry, split, tuning, refused_traits(g), {}, nullptr, {}};
   if (!made.refused.empty()) return made;
   const Result<NativeFile>& file = native_file(g);
   if (!file.ok()) {
     made.refused = file.diagnostics;
     return made;
   }
+  made.longest = longest_without(file->missing, g);
   if (const std::string problem = split_refusal(g, split); !problem.empty()) {
     made.refused = {refusal(g, problem)};
     return made;
@@ -291,6 +293,10 @@ std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, 
 
 Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
   return made_for(geometry, split, tuning)->refused;
+}
+
+LongestSequence longest_sequence(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
+  return made_for(geometry, split, tuning)->longest;
 }
 
 ProgramSplit split_of(const Plan& plan) {

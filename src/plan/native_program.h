@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/geometry.h"
+#include "plan/missing_kernel.h"
 #include "plan/plan.h"
 #include "plan/program.h"
 #include "plan/tuning.h"
@@ -49,6 +50,10 @@ std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, 
 
 // What of the model has no program (experts, latent attention, a family without a file ...), or cannot be split, each named.
 Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {}, const Tuning& tuning = {});
+
+// Of a family without a file: any.
+LongestSequence longest_sequence(const Geometry& geometry, const ProgramSplit& split = {}, const Tuning& tuning = {});
+
 // Kernels of its programs that the device has not got, or not in this type.
 Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator, Dtype compute);
 

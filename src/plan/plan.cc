@@ -7,7 +7,6 @@
 #include <span>
 
 #include "base/diagnostic_codes.h"
-#include "model/rope.h"
 #include "plan/chunked_loss.h"
 #include "plan/context_parallel.h"
 #include "plan/expert_parallel.h"
@@ -110,9 +109,10 @@ Diagnostics check_bundled(const Plan& p) {
   require(p.train.init == kRandomInit || p.train.init == kWeightsInit, code::kUnknownValue,
           fmt::format("train.init is '{}', expected {} or {}", p.train.init, kRandomInit, kWeightsInit));
   append(out, check_native_kernels(p.model, p.hardware.accelerator, p.precision.compute));
-  const int64_t positions = positions_in_table(p.model);
-  require(positions == 0 || p.train.sequence_length <= positions, code::kOutOfRange,
-          fmt::format("the sequence length is {}, the model has {} positions", p.train.sequence_length, positions));
+  const LongestSequence longest = longest_sequence(p.model, split_of(p), tuning_of(p.train));
+  require(longest.tokens == 0 || p.train.sequence_length <= longest.tokens, code::kOutOfRange,
+          fmt::format("the sequence length is {}, of model '{}' {}", p.train.sequence_length, p.model.name, longest.why),
+          fmt::format("--sequence-length {}", longest.tokens));
   const std::string not_chunked = chunked_loss_problem(p);
   require(not_chunked.empty(), code::kUnsupportedFeature, not_chunked, "--loss-head eager");
   append(out, check_expert_parallel(p));

@@ -14,6 +14,7 @@ COMMON = {"vocab_size": 67, "hidden_size": 48, "intermediate_size": 80, "num_hid
           "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+MINISTRAL3 = {**YARN, "original_max_position_embeddings": 64, "rope_theta": 10000.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
 MIXTRAL = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None}
@@ -119,6 +120,7 @@ FAMILIES = {
     "cwm": ("cwm", {"num_hidden_layers": 5, "sliding_window": 5, "rope_parameters": {**LLAMA3, "rope_theta": 1000000.0}}),
     "gpt_neo": ("gpt_neo", {"num_layers": 3, "num_heads": 6, "window_size": 5, "attention_types": [[["global", "local"], 1], [["global"], 1]]}),
     "hy_v3": ("hy_v3", {**QWEN_MOE, "pad_token_id": None}),
+    "ministral3": ("ministral3", {"rope_parameters": MINISTRAL3, "pad_token_id": None}),
     "mellum": ("mellum", {**QWEN_MOE, "num_hidden_layers": 4, "sliding_window": 5,
                           "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "full_attention"],
                           "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"]}),

@@ -6,8 +6,10 @@
 #include "model/count.h"
 #include "model/hf_config.h"
 #include "plan/native_program.h"
+#include "plan/plan.h"
 #include "support/config_json.h"
 #include "support/presets.h"
+#include "support/random_plan.h"
 
 #include <catch2/catch.hpp>
 
@@ -130,13 +132,36 @@ TEST_CASE("config reading: families whose own code is not Transformers'") {
   CHECK(format_diagnostics(check_native(experts)).find("8 experts; its blocks are dense") != std::string::npos);
 }
 
+TEST_CASE("config reading: Ministral 3 is run as long as the factor on its queries is 1") {
+  const std::string sizes = R"({"model_type": "ministral3", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 34,)"
+                            R"( "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 131072,)"
+                            R"( "max_position_embeddings": 262144)";
+  const std::string scaled = R"(, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "mscale": 1.0,)"
+                             R"( "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1)";
+  const Geometry eight_b = *from_json(sizes + scaled + R"(, "original_max_position_embeddings": 16384}})");
+  CHECK(count_parameters(eight_b).total == 8'489'553'920);  // Ministral3Config() of Transformers 5.23
+  CHECK(check_native(eight_b).empty());
+  const LongestSequence longest = longest_sequence(eight_b);
+  CHECK(longest.tokens == 16'384);
+  CHECK(longest.why ==
+        "beyond 16384 tokens there is no kernel for queries that are multiplied by a factor of their position "
+        "(llama_4_scaling_beta)");
+  Plan plan = make_test_plan(eight_b, {}, 16'384);
+  CHECK(format_diagnostics(validate(plan)).find("the sequence length is") == std::string::npos);
+  plan.train.sequence_length = 16'385;
+  CHECK(format_diagnostics(validate(plan)).find("the sequence length is 16385, of model 'mine' beyond 16384 tokens") !=
+        std::string::npos);
+  Geometry unstated = eight_b;
+  unstated.rope_original_positions = 0;
+  CHECK(format_diagnostics(check_native(unstated)).find("there is no kernel for queries") != std::string::npos);
+}
+
 TEST_CASE("config reading: what a model has need of and there is not is said by the name of the kernel") {
   const std::string sizes = R"(", "hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "vocab_size": 1000,)"
                             R"( "intermediate_size": 2048, "num_local_experts": 8, "num_experts_per_tok": 2)";
   for (const auto& [type, kernel] :
        {std::pair<std::string, std::string>{"bloom", "attention whose scores are biased by distance (ALiBi)"},
         {"mpt", "attention whose scores are biased by distance (ALiBi)"},
-        {"ministral3", "queries that are multiplied by a factor of their position (llama_4_scaling_beta)"},
         {"olmo", "LayerNorm without weights"},
         {"phimoe", "a router that chooses by SparseMixer"},
         {"llama4_text", "attention in chunks of tokens (Llama 4)"},

@@ -187,6 +187,8 @@ TEST_CASE("native programs: what a file of one's own gets wrong is said") {
   CHECK_THAT(problem_of("attributes: {rms_norm: {epsilon: norm_epsilom}}\n"),
              Catch::Matchers::Contains("mine.yaml:1:34") && Catch::Matchers::Contains("'norm_epsilom'"));
   CHECK_THAT(problem_of("attributes: {rms_norm: {epsilon: activation}}\n"), Catch::Matchers::Contains("'activation'"));
+  CHECK_THAT(problem_of("missing: [{kernel: x, beyond: rope_originals}]\n"),
+             Catch::Matchers::Contains("mine.yaml:1:31") && Catch::Matchers::Contains("'beyond' is 'rope_originals'"));
   CHECK_THAT(problem_of("needs: [gated_mlp, not qk_nrm]\n"),
              Catch::Matchers::Contains("mine.yaml:1:20") && Catch::Matchers::Contains("found 'qk_nrm', expected a field"));
   const auto weight = [&](const std::string& rest) { return problem_of("block: {weights: [{name: w, slot: w, " + rest + "}]}\n"); };

@@ -9,6 +9,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "model/rope.h"
+#include "plan/native_program.h"
 #include "planner/resolve/adapters.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/method_defaults.h"
@@ -73,14 +74,13 @@ void resolve_training(Resolving& r) {
   const std::string assumed_method = usual_method(r);
   t.method = value_or<std::string>(r, r.spec.text("train.method"), assumed_method,
                                    "method " + assumed_method + (assumed_method == "sft" ? ", as there are adapters" : ""));
-  const int64_t learned = positions_in_table(r.plan().model), assumed = assumed_sequence_length(r.plan().model);
+  const int64_t assumed = assumed_sequence_length(r.plan().model);
   t.sequence_length =
       value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed, fmt::format("sequence length {}", format_count(assumed)));
-  if (r.native() && learned > 0 && t.sequence_length > learned)
+  if (const LongestSequence ours = longest_sequence(r.plan().model); r.native() && ours.tokens > 0 && t.sequence_length > ours.tokens)
     r.fail(code::kOutOfRange, "train.sequence_length",
-           fmt::format("sequences of {} tokens, '{}' has rows for {} positions", format_count(t.sequence_length), r.plan().model.name,
-                       format_count(learned)),
-           fmt::format("--sequence-length {}", learned));
+           fmt::format("sequences of {} tokens, of model '{}' {}", format_count(t.sequence_length), r.plan().model.name, ours.why),
+           fmt::format("--sequence-length {}", ours.tokens));
   const int64_t longest = r.plan().model.max_positions;
   if (longest > 0 && t.sequence_length > longest)
     r.said.push_back(warning(code::kOutOfRange, r.spec.at("train.sequence_length"),
