@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
@@ -40,23 +41,24 @@ void add_defaults(const Presets& presets, Value& part) {
   }
 }
 
-// Has the model no head of its own? Its text part may say that it has one where the whole model ties it (Mistral 3, as Transformers 5
-// writes it): what the folder holds decides.
-bool is_headless(const std::string& directory) {
+// Whether a folder's weights have a head of their own; nothing where it has no weights.
+std::optional<bool> has_head(const std::string& directory) {
   std::error_code failure;
-  bool has_weights = false;
+  std::optional<bool> found;
   for (std::filesystem::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
     if (it->path().extension() != ".safetensors") continue;
     const Result<SafetensorsHeader> header = read_safetensors_header(it->path().string());
-    if (!header.ok()) return false;
-    has_weights = true;
+    if (!header.ok()) return std::nullopt;
+    found = found.value_or(false);
     for (const auto& entry : header->tensors)
-      if (entry.first.ends_with("lm_head.weight")) return false;
+      if (entry.first.ends_with("lm_head.weight")) return true;
   }
-  return has_weights;
+  return found;
 }
 
-// A text part with what the whole says of its embeddings.
+// A text part with what the whole says of its embeddings. Where the two differ, as Transformers 5 writes them (Mistral 3 is tied and
+// its text part says it is not; Qwen3-VL's experts the other way round), what the folder holds decides, and without weights the text
+// part.
 void take_tied(const Value& whole, const std::string& directory, Value& text) {
   constexpr std::string_view kTied = "tie_word_embeddings";
   const Value* tied = whole.find(kTied);
@@ -67,7 +69,8 @@ void take_tied(const Value& whole, const std::string& directory, Value& text) {
     return;
   }
   for (Value::Entry& entry : text.entries)
-    if (entry.first == kTied && entry.second.text == "false" && tied->text == "true" && is_headless(directory)) entry.second = *tied;
+    if (entry.first == kTied && entry.second.text != tied->text)
+      if (const std::optional<bool> untied = has_head(directory)) entry.second.text = *untied ? "false" : "true";
 }
 
 Result<Geometry> as_text_part(Result<Geometry> part, const Value& at, std::string_view type) {

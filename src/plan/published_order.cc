@@ -40,4 +40,8 @@ std::vector<int64_t> published_shape(const Parameter& p) {
   return shape;
 }
 
+bool is_stored_straight(const Parameter& p, const std::vector<int64_t>& shape) {
+  return p.stacked_at >= 0 && p.transposed && shape == p.full_shape && shape != published_shape(p);
+}
+
 }  // namespace distsetup

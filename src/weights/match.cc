@@ -137,12 +137,14 @@ class Matching {
     std::vector<int64_t> expected = published_shape(parameter);
     StoredType type = StoredType::kF32;
     const bool is_read = stored_type_of(tensor->entry.dtype, type);
+    const std::vector<int64_t>& found = tensor->entry.shape;
+    if (found.size() > 1 && is_stored_straight(parameter, {found.begin() + 1, found.end()})) expected = parameter.full_shape;
     expected.insert(expected.begin(), geometry_.num_experts);
-    if (parameter.stacked_at == 0 && tensor->entry.shape != expected)
-      misfits.misshapen.push_back(fmt::format("'{}' is {}, expected {}", tensor->entry.name, tensor->entry.shape, expected));
+    if (parameter.stacked_at == 0 && found != expected)
+      misfits.misshapen.push_back(fmt::format("'{}' is {}, expected {}", tensor->entry.name, found, expected));
     else if (parameter.stacked_at == 0 && !is_read)
       misfits.unread.push_back(fmt::format("'{}' is {}", tensor->entry.name, tensor->entry.dtype));
-    if (tensor->entry.shape != expected || !is_read) return nullptr;
+    if (found != expected || !is_read) return nullptr;
     parts.push_back(*tensor);
     TensorEntry& part = parts.back().entry;
     part.shape.erase(part.shape.begin());

@@ -107,12 +107,13 @@ Diagnostics BoxReader::read(const Parameter& p, const PublishedTensor& tensor, c
   const bool is_matrix = p.full_shape.size() > 1;
   const int64_t rows = p.full_shape[0], width = is_matrix ? p.full_shape[1] : 1;
   const int64_t first_column = is_matrix ? box.start[1] : 0, columns = is_matrix ? box.size[1] : 1;
+  const bool is_transposed = p.transposed && !is_stored_straight(p, tensor.entry.shape);
   int number = 0;
   for (int64_t row = 0, stretch = 0; row < box.size[0] && number == 0; row += stretch) {
     const int64_t published = published_row(p, geometry_, box.start[0] + row);
     stretch = 1;  // rows that follow each other in both orders
     while (row + stretch < box.size[0] && published_row(p, geometry_, box.start[0] + row + stretch) == published + stretch) ++stretch;
-    if (p.transposed) {
+    if (is_transposed) {
       for (int64_t c = 0; c < columns && number == 0; ++c)
         number = add(to, (first_column + c) * rows + published, {stretch, row * columns + c, columns});
     } else if (columns == width) {
