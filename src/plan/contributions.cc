@@ -226,10 +226,11 @@ void Contributions::check_loss(int rank) {
   const JobRank& r = ranks[rank];
   uint64_t loss = 0;
   for (const int peer : peers(rank)) {
-    const JobRank& p = ranks[peer];
-    if (p.list->s.unit_variant.back() < 0) continue;  // another stage has the head
-    for (int64_t m = 0; m < p.forwards.back(); ++m) loss += p.list->forward_adds_loss * token(kLossToken, peer, m, 0);
-    for (int64_t m = 0; m < p.backwards.back(); ++m) loss += p.list->backward_adds_loss * token(kLossToken, peer, m, 1);
+    const JobRank& p = ranks[peer];  // of a pipeline: some units, of which each adds its own
+    for (size_t u = 0; u < p.list->forward_adds_loss.size(); ++u) {
+      for (int64_t m = 0; m < p.forwards[u]; ++m) loss += p.list->forward_adds_loss[u] ? token(kLossToken, peer, m, 0) : 0;
+      for (int64_t m = 0; m < p.backwards[u]; ++m) loss += p.list->backward_adds_loss[u] ? token(kLossToken, peer, m, 1) : 0;
+    }
   }
   require(r.value[r.list->slot(r.list->loss, 0)] == loss, rank, "the loss does not hold every rank's every micro-batch exactly once");
 }

@@ -28,10 +28,9 @@ JobList::JobList(const Schedule& schedule)
   }
   for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
   for (const int of_unit : s.unit_variant) {
-    if (of_unit < 0) continue;
-    const ProgramVariant& v = *s.variants[static_cast<size_t>(of_unit)];
-    forward_adds_loss += writes_loss(v, v.forward);
-    backward_adds_loss += writes_loss(v, v.backward);
+    const ProgramVariant* v = of_unit < 0 ? nullptr : s.variants[static_cast<size_t>(of_unit)].get();
+    forward_adds_loss.push_back(v != nullptr && writes_loss(*v, v->forward));
+    backward_adds_loss.push_back(v != nullptr && writes_loss(*v, v->backward));
   }
   std::set<int> written;
   for (const Instruction& i : s.instructions) {

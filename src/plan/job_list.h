@@ -31,13 +31,13 @@ struct JobList {
   int num_units = 0, num_slots = 0;
   std::vector<TouchedUnits> backward;  // per unit with a program: what its backward reads and writes
   int loss = -1;                       // buffer; -1: there is none
-  // Units that add to the loss in a forward and in a backward: the head, in backward where the loss is made in chunks, and layers
-  // whose routers have a z-loss.
-  uint64_t forward_adds_loss = 0, backward_adds_loss = 0;
-  int reference_logps = -1;         // the same
-  std::vector<int> replica;         // per unit: replica_of()
-  std::vector<int> first_slot;      // per buffer
-  std::vector<Touched> programs;    // per instruction; empty but for Forward and Backward
+  // Whether a unit adds to the loss in its forward and in its backward: the head does, in backward where the loss is made in chunks,
+  // and layers whose routers have a z-loss.
+  std::vector<bool> forward_adds_loss, backward_adds_loss;  // per unit
+  int reference_logps = -1;                                 // the same
+  std::vector<int> replica;                                 // per unit: replica_of()
+  std::vector<int> first_slot;                              // per buffer
+  std::vector<Touched> programs;                            // per instruction; empty but for Forward and Backward
   std::vector<uint64_t> exchanges;  // per instruction: which data its program exchanges with whom, in order, as one number
 
  private:

@@ -42,10 +42,6 @@ Diagnostics check_pipeline(const Plan& p) {
                   "some",
                   p.model.name, stages),
       "leave pp out, or set router_loss to 0 (in a config.json: output_router_logits: false)");
-  refuse(p.model.router_z_loss > 0, code::kUnsupportedFeature,
-         fmt::format("the z-loss of the routers of '{}' is added to the loss, which the last stage of a pipeline (pp {}) has alone",
-                     p.model.name, stages),
-         "leave pp out, or set router_z_loss to 0");
   refuse(ties_positions(p.model), code::kUnsupportedFeature,
          fmt::format("the native trainer does not split '{}' into stages: its embedding is tied to the head and has {} learned "
                      "positions, which the last stage does not train",
