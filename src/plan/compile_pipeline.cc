@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 
 #include "base/check.h"
@@ -59,7 +60,7 @@ class PipelineCompiler final : public UnitCompiler {
   BufferRing make_ring(const std::string& kind, int chunk, int64_t count, int64_t bytes) {
     BufferRing ring;
     for (int64_t n = 0; n < count; ++n)
-      ring.buffers.push_back(step_buffer(chunk < 0 ? fmt::format("{}/{}", n, kind) : fmt::format("{}.{}/{}", chunk, n, kind), bytes));
+      ring.buffers.push_back(step_buffer((chunk < 0 ? "" : std::to_string(chunk) + ".") + std::to_string(n) + "/" + kind, bytes));
     ring.events.assign(ring.buffers.size(), -1);
     return ring;
   }
@@ -80,6 +81,15 @@ class PipelineCompiler final : public UnitCompiler {
     return order;
   }
 
+  // The tensors that units of a variant keep: layers have it in common.
+  const std::vector<int>& kept_tensors(int u) {
+    const auto [known, fresh] = kept_tensors_.try_emplace(s_.unit_variant[u]);
+    const ProgramVariant& v = variant(u);
+    for (int t = 0; fresh && t < static_cast<int>(v.tensors.size()); ++t)
+      if (is_kept_by_stage(v, t, u == head())) known->second.push_back(t);
+    return known->second;
+  }
+
   // Where each unit of a chunk keeps what its backward reads. The bytes of all.
   int64_t lay_out_kept(int chunk) {
     int64_t bytes = 0;
@@ -87,8 +97,7 @@ class PipelineCompiler final : public UnitCompiler {
       const ProgramVariant& v = variant(u);
       std::vector<int64_t>& offset = s_.kept_offset[static_cast<size_t>(u)];
       offset.assign(v.tensors.size(), -1);
-      for (int t = 0; t < static_cast<int>(v.tensors.size()); ++t) {
-        if (!is_kept_by_stage(v, t, u == head())) continue;
+      for (const int t : kept_tensors(u)) {
         CHECK(t != v.y, "{} keeps its own output", v.name);
         if (t == v.x && u == span(chunk).first) continue;  // it has come from another stage
         offset[static_cast<size_t>(t)] = bytes;
@@ -224,9 +233,9 @@ class PipelineCompiler final : public UnitCompiler {
     if (sends) i.stage.y = y_.buffers[at];
     use_stage_tensors(i);
     const bool is_turn = u == head() && s_.phase != Phase::kEvaluate;  // its backward follows
-    const std::vector<int> again = is_turn ? needs(u, Reader::kBackward) : std::vector<int>{};
+    const std::vector<int>& again = needs(u, Reader::kBackward);
     for (const int bucket : needs(u, Reader::kForward))
-      if (std::find(again.begin(), again.end(), bucket) == again.end()) release(i, bucket);
+      if (!is_turn || std::find(again.begin(), again.end(), bucket) == again.end()) release(i, bucket);
     if (activations_.has_value()) activations_->forward(u, u != head() && !(u == last && turns_round_));
     if (sends) y_.events[at] = transfer(InstructionOp::kSend, Stream::kToNext, u, micro_batch_, y_.buffers[at]);
   }
@@ -342,7 +351,8 @@ class PipelineCompiler final : public UnitCompiler {
   const std::vector<UnitSpan> chunks_;
   const int64_t message_bytes_;
   std::vector<int> step_buffers_;
-  std::vector<BufferRing> kept_, x_;  // per chunk, by micro-batch
+  std::vector<BufferRing> kept_, x_;              // per chunk, by micro-batch
+  std::map<int, std::vector<int>> kept_tensors_;  // by variant
   BufferRing y_, dy_, dx_;
   BufferRing reference_x_, reference_y_;         // of the reference, where it runs
   std::optional<ActivationWriter> activations_;  // where they wait on the host

@@ -68,7 +68,7 @@ class Compiler final : public UnitCompiler {
 
   // By backward, or where it is the embedding's by a tied head.
   bool is_read_again(int u, int bucket) const {
-    const std::vector<int> again = needs(u, Reader::kBackward);
+    const std::vector<int>& again = needs(u, Reader::kBackward);
     return u == 0 || std::find(again.begin(), again.end(), bucket) != again.end();
   }
 

@@ -38,6 +38,29 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
   return kept.front().layout;
 }
 
+std::shared_ptr<const ProgramVariant> cached_variant(const std::shared_ptr<const NativePrograms>& programs, const Program& program,
+                                                     const std::set<std::string>& dropped, Pass pass, std::string_view suffix) {
+  struct KnownVariant {
+    std::shared_ptr<const NativePrograms> programs;  // which `program` lives in
+    const Program* program = nullptr;
+    std::set<std::string> dropped;
+    Pass pass = Pass::kTrain;
+    std::string suffix;
+    std::shared_ptr<const ProgramVariant> variant;
+  };
+  constexpr size_t kKept = 96;
+  static std::mutex mutex;
+  static std::deque<KnownVariant> kept;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const KnownVariant& known : kept)
+    if (known.program == &program && known.pass == pass && known.suffix == suffix && known.dropped == dropped) return known.variant;
+  auto variant = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
+  variant->name += suffix;
+  kept.push_front({programs, &program, dropped, pass, std::string(suffix), std::move(variant)});
+  if (kept.size() > kKept) kept.pop_back();
+  return kept.front().variant;
+}
+
 ParameterNumbers parameter_numbers(const Plan& plan) {
   const Tuning tuning = tuning_of(plan.train);
   const auto copied = [&](int64_t trained) { return keeps_reference(plan.train) ? trained : 0; };

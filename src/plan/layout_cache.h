@@ -1,9 +1,14 @@
-// Layouts made once, and how many parameters a plan trains, freezes and holds otherwise: what a search asks for hundreds of times.
+// Layouts and variants of programs made once, and how many parameters a plan trains, freezes and holds otherwise: what a search asks
+// for hundreds of times.
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "plan/layout.h"
+#include "plan/program.h"
 
 namespace distsetup {
 
@@ -12,6 +17,10 @@ struct NativePrograms;
 // make_layout(), made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of
 // the plan.
 std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage = 0);
+
+// derive(), made once for the programs asked for last. `program` is one of `programs`; `suffix` goes after the variant's name.
+std::shared_ptr<const ProgramVariant> cached_variant(const std::shared_ptr<const NativePrograms>& programs, const Program& program,
+                                                     const std::set<std::string>& dropped, Pass pass, std::string_view suffix);
 
 // What is trained has fp32 states; what is frozen is held in the compute type.
 struct ParameterNumbers {

@@ -44,9 +44,7 @@ std::set<std::string> with_gathered(std::set<std::string> dropped, const Program
 
 void ScheduleWriter::derive_variants() {
   const auto add_pass = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix, Pass pass) {
-    auto v = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
-    v->name += suffix;
-    s_.variants.push_back(std::move(v));
+    s_.variants.push_back(cached_variant(s_.programs, program, dropped, pass, suffix));
     return static_cast<int>(s_.variants.size()) - 1;
   };
   const auto add = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix) {

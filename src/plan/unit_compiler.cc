@@ -17,6 +17,18 @@
 
 namespace distsetup {
 
+namespace {
+
+std::vector<int> itself_first(int u, const std::set<int>& touched) {
+  std::vector<int> buckets;
+  if (touched.contains(u)) buckets.push_back(u);
+  for (const int bucket : touched)
+    if (bucket != u) buckets.push_back(bucket);
+  return buckets;
+}
+
+}  // namespace
+
 UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
     : ScheduleWriter(plan, phase, stage), on_host_(has_host_optimizer(plan)), from_host_(has_host_parameters(plan)) {
   const bool whole = group_size(plan.mesh, s_.layout->shard_group) == 1 && !splits_experts();
@@ -32,9 +44,15 @@ UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
   gathered_.assign(num_buckets(), -1);
   gather_event_.assign(num_buckets(), -1);
   for (std::vector<int>* of : {&gradient_, &accumulator_, &staged_}) of->assign(num_buckets(), -1);
-  forward_touches_ = touched_by_units(s_, InstructionOp::kForward);
-  backward_touches_ = touched_by_units(s_, InstructionOp::kBackward);
-  reference_touches_ = touched_by_units(s_, InstructionOp::kForward, kReference);
+  for (const Reader reader : {Reader::kForward, Reader::kBackward, Reader::kReference}) {
+    const bool is_backward = reader == Reader::kBackward;
+    const std::vector<TouchedUnits> touched = touched_by_units(s_, is_backward ? InstructionOp::kBackward : InstructionOp::kForward,
+                                                               reader == Reader::kReference ? kReference : kPolicy);
+    for (int u = 0; u < static_cast<int>(touched.size()); ++u) {
+      needs_[static_cast<size_t>(reader)].push_back(itself_first(u, touched[u].parameters));
+      if (is_backward) gradient_buckets_.push_back(itself_first(u, touched[u].gradients));
+    }
+  }
 }
 
 bool UnitCompiler::splits_experts() const {
@@ -97,30 +115,11 @@ void UnitCompiler::start_gather(int u, int buffer) {
   gather.signals = gather_event_[u] = new_event();
 }
 
-namespace {
-
-std::vector<int> itself_first(int u, const std::set<int>& touched) {
-  std::vector<int> buckets(touched.begin(), touched.end());
-  std::stable_partition(buckets.begin(), buckets.end(), [u](int bucket) { return bucket == u; });
-  return buckets;
-}
-
-}  // namespace
-
-std::vector<int> UnitCompiler::needs(int u, Reader reader) const {
-  const std::vector<TouchedUnits>& touches = reader == Reader::kForward    ? forward_touches_
-                                             : reader == Reader::kBackward ? backward_touches_
-                                                                           : reference_touches_;
-  return itself_first(u, touches[u].parameters);
-}
-
-std::vector<int> UnitCompiler::gradient_buckets(int u) const { return itself_first(u, backward_touches_[u].gradients); }
-
 void UnitCompiler::ensure_gathered(int u, Reader reader) {
   if (u < 0 || u >= num_units()) return;
   for (const int bucket : needs(u, reader)) {
     if (source(bucket) != ParameterSource::kGather || gathered_[bucket] >= 0) continue;
-    gathered_[bucket] = add_buffer(fmt::format("P{}", bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket),
+    gathered_[bucket] = add_buffer("P" + std::to_string(bucket), BufferClass::kGatheredParameter, gathered_bytes(bucket),
                                    gathered_dtype(bucket), BufferLifetime::kSpan, bucket);
     emit_gather(bucket, gathered_[bucket], true);
   }
@@ -166,7 +165,7 @@ Instruction& UnitCompiler::emit_backward(int u) {
       continue;
     }
     if (gradient_[bucket] < 0)
-      born.push_back(gradient_[bucket] = add_buffer(fmt::format("G{}", bucket), BufferClass::kGradient, gathered_bytes(bucket),
+      born.push_back(gradient_[bucket] = add_buffer("G" + std::to_string(bucket), BufferClass::kGradient, gathered_bytes(bucket),
                                                     s_.compute, BufferLifetime::kSpan, bucket));
   }
   Instruction& i = emit_program(InstructionOp::kBackward, u);
@@ -176,11 +175,11 @@ Instruction& UnitCompiler::emit_backward(int u) {
 }
 
 int UnitCompiler::new_unit_gradient(int u) {
-  return add_buffer(fmt::format("D{}", u), BufferClass::kGradient, unit(u).shard_numel * 4, Dtype::kF32, BufferLifetime::kSpan, u);
+  return add_buffer("D" + std::to_string(u), BufferClass::kGradient, unit(u).shard_numel * 4, Dtype::kF32, BufferLifetime::kSpan, u);
 }
 
 int UnitCompiler::new_accumulator(int u) {
-  return add_buffer(fmt::format("A{}", u), BufferClass::kGradient, unit(u).shard_numel * shards(u) * 4, Dtype::kF32,
+  return add_buffer("A" + std::to_string(u), BufferClass::kGradient, unit(u).shard_numel * shards(u) * 4, Dtype::kF32,
                     BufferLifetime::kSpan, u);
 }
 
@@ -228,7 +227,7 @@ void UnitCompiler::accumulate_local(int u, int target, bool fresh) {
 
 void UnitCompiler::start_reduce(int u, int full, Dtype dtype, bool last) {
   while (static_cast<int>(pending_.size()) >= plan_.strategy.reductions_in_flight) finish_reduce(last);
-  const int received = add_buffer(fmt::format("R{}", u), BufferClass::kCommunication,
+  const int received = add_buffer("R" + std::to_string(u), BufferClass::kCommunication,
                                   unit(u).shard_numel * (shards(u) - 1) * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
   Instruction& i = emit(InstructionOp::kReduceScatter, u);
   i.bucket = u;

@@ -2,9 +2,8 @@
 // micro-batches. In which order units compute (step, evaluate_held_out) is compile_schedule.cc's, and compile_pipeline.cc's for a
 // stage of a pipeline.
 #pragma once
+#include <array>
 #include <deque>
-#include <map>
-#include <set>
 #include <vector>
 
 #include "plan/host_writer.h"
@@ -15,6 +14,7 @@ namespace distsetup {
 
 enum class ParameterSource { kMaster, kReplica, kGather, kFrozen };
 enum class Reader { kForward, kBackward, kReference };  // of a unit's parameters
+inline constexpr size_t kNumReaders = 3;
 enum class GradientPath {
   kDirect,       // into the rank's fp32 gradient, or the unit's
   kStaged,       // unit buffer in the compute dtype, added to the rank's fp32 gradient
@@ -47,8 +47,8 @@ class UnitCompiler : protected ScheduleWriter {
   Instruction& emit_program(InstructionOp op, int u, std::string_view model = kPolicy);
   void release(Instruction& i, int bucket);
   // Units whose parameters unit u reads; units that its backward writes gradients of. Itself first.
-  std::vector<int> needs(int u, Reader reader) const;
-  std::vector<int> gradient_buckets(int u) const;
+  const std::vector<int>& needs(int u, Reader reader) const { return needs_[static_cast<size_t>(reader)][static_cast<size_t>(u)]; }
+  const std::vector<int>& gradient_buckets(int u) const { return gradient_buckets_[static_cast<size_t>(u)]; }
   // With the buffers that its gradients go to. Parameters are not released.
   Instruction& emit_backward(int u);
 
@@ -130,7 +130,8 @@ class UnitCompiler : protected ScheduleWriter {
   std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
   std::deque<PendingReduction> pending_;      // under way, the oldest first
   std::vector<int> replica_events_;
-  std::vector<TouchedUnits> forward_touches_, backward_touches_, reference_touches_;  // per unit
+  std::array<std::vector<std::vector<int>>, kNumReaders> needs_;  // per reader and unit
+  std::vector<std::vector<int>> gradient_buckets_;                // per unit
 };
 
 }  // namespace distsetup

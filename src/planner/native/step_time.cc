@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -134,6 +135,14 @@ double listed_flops(const Schedule& s) {
   return flops;
 }
 
+// What stage_tensors() depends on: the unit, which way it runs, and which of its tensors lie in buffers of the stage. Micro-batches
+// differ in the buffers alone.
+int64_t placement(const Instruction& i) {
+  int64_t key = i.unit;
+  for (const int b : {i.stage.kept, i.stage.x, i.stage.y, i.stage.dy, i.stage.dx}) key = key * 2 + (b >= 0 ? 1 : 0);
+  return key * 4 + (i.op == InstructionOp::kForward ? 2 : 0) + (is_reference(i) ? 1 : 0);
+}
+
 }  // namespace
 
 StepList step_list(const Plan& plan, const Schedule& s) {
@@ -156,7 +165,8 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   std::vector<std::vector<HiddenMatrix>> matrices;
   if (plan.train.optimizer == kMuon) matrices = hidden_matrices(*s.layout);
   std::map<std::pair<int, std::set<int>>, int> live_variants;
-  int lowest = s.layout->num_programs;  // of the units that backward reaches
+  std::unordered_map<int64_t, int16_t> placements;  // their numbers
+  int lowest = s.layout->num_programs;              // of the units that backward reaches
   for (const Instruction& i : s.instructions)
     if (i.op == InstructionOp::kBackward) lowest = std::min(lowest, i.unit);
   list.items.reserve(s.instructions.size());
@@ -170,9 +180,13 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     item.signals = i.signals;
     if (is_program(i.op)) {
       item.program = static_cast<int16_t>(variant_index(s, i));
-      const auto [known, fresh] = live_variants.try_emplace({item.program, stage_tensors(s, i)}, live_variants.size());
-      if (fresh) list.live_variants.push_back({item.program, known->first.second});
-      item.live_variant = static_cast<int16_t>(known->second);
+      const auto [placed, unknown] = placements.try_emplace(placement(i), 0);
+      if (unknown) {
+        const auto [known, fresh] = live_variants.try_emplace({item.program, stage_tensors(s, i)}, live_variants.size());
+        if (fresh) list.live_variants.push_back({item.program, known->first.second});
+        placed->second = static_cast<int16_t>(known->second);
+      }
+      item.live_variant = placed->second;
       item.ends_backward = i.op == InstructionOp::kBackward && i.unit == lowest;
     } else {
       item.seconds =
