@@ -64,7 +64,7 @@ void check_request(const Request& r, const Plan& plan) {
   const int64_t prompt = static_cast<int64_t>(r.ids.size()), most = prompt + r.max_new_tokens;
   if (longest.tokens > 0 && most > longest.tokens)
     throw Failure(kExitBadEnvironment,
-                  fmt::format("prompt and answer are {} tokens, of model '{}' {}", most, plan.model.name, longest.why),
+                  fmt::format("prompt and answer are {} tokens, too many for model '{}': {}", most, plan.model.name, longest.why),
                   fmt::format("--max-new-tokens {}", std::max<int64_t>(1, longest.tokens - prompt)));
 }
 

@@ -29,7 +29,7 @@ LongestSequence longest_without(const std::vector<MissingKernel>& missing, const
   for (const MissingKernel& one : missing) {
     const int64_t tokens = is_needed(one, geometry) ? tokens_without(one, geometry) : 0;
     if (tokens > 0 && (out.tokens == 0 || tokens < out.tokens))
-      out = {tokens, fmt::format("beyond {} tokens there is no kernel for {}", tokens, one.kernel)};
+      out = {tokens, fmt::format("beyond {} tokens it needs a kernel that there is not, for {}", tokens, one.kernel)};
   }
   return out;
 }

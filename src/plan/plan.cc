@@ -111,7 +111,7 @@ Diagnostics check_bundled(const Plan& p) {
   append(out, check_native_kernels(p.model, p.hardware.accelerator, p.precision.compute));
   const LongestSequence longest = longest_sequence(p.model, split_of(p), tuning_of(p.train));
   require(longest.tokens == 0 || p.train.sequence_length <= longest.tokens, code::kOutOfRange,
-          fmt::format("the sequence length is {}, of model '{}' {}", p.train.sequence_length, p.model.name, longest.why),
+          fmt::format("the sequence length is {}, too long for model '{}': {}", p.train.sequence_length, p.model.name, longest.why),
           fmt::format("--sequence-length {}", longest.tokens));
   const std::string not_chunked = chunked_loss_problem(p);
   require(not_chunked.empty(), code::kUnsupportedFeature, not_chunked, "--loss-head eager");

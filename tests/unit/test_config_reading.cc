@@ -144,12 +144,12 @@ TEST_CASE("config reading: Ministral 3 is run as long as the factor on its queri
   const LongestSequence longest = longest_sequence(eight_b);
   CHECK(longest.tokens == 16'384);
   CHECK(longest.why ==
-        "beyond 16384 tokens there is no kernel for queries that are multiplied by a factor of their position "
+        "beyond 16384 tokens it needs a kernel that there is not, for queries that are multiplied by a factor of their position "
         "(llama_4_scaling_beta)");
   Plan plan = make_test_plan(eight_b, {}, 16'384);
   CHECK(format_diagnostics(validate(plan)).find("the sequence length is") == std::string::npos);
   plan.train.sequence_length = 16'385;
-  CHECK(format_diagnostics(validate(plan)).find("the sequence length is 16385, of model 'mine' beyond 16384 tokens") !=
+  CHECK(format_diagnostics(validate(plan)).find("the sequence length is 16385, too long for model 'mine': beyond 16384 tokens") !=
         std::string::npos);
   Geometry unstated = eight_b;
   unstated.rope_original_positions = 0;

@@ -79,7 +79,8 @@ void resolve_training(Resolving& r) {
       value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed, fmt::format("sequence length {}", format_count(assumed)));
   if (const LongestSequence ours = longest_sequence(r.plan().model); r.native() && ours.tokens > 0 && t.sequence_length > ours.tokens)
     r.fail(code::kOutOfRange, "train.sequence_length",
-           fmt::format("sequences of {} tokens, of model '{}' {}", format_count(t.sequence_length), r.plan().model.name, ours.why),
+           fmt::format("sequences of {} tokens are too long for model '{}': {}", format_count(t.sequence_length), r.plan().model.name,
+                       ours.why),
            fmt::format("--sequence-length {}", ours.tokens));
   const int64_t longest = r.plan().model.max_positions;
   if (longest > 0 && t.sequence_length > longest)
