@@ -226,10 +226,12 @@ void Contributions::check_loss(int rank) {
   const JobRank& r = ranks[rank];
   uint64_t loss = 0;
   for (const int peer : peers(rank)) {
-    const JobRank& p = ranks[peer];  // of a pipeline: some units, of which each adds its own
+    const JobRank& p = ranks[peer];  // a stage of a pipeline adds what its own units do
     for (size_t u = 0; u < p.list->forward_adds_loss.size(); ++u) {
-      for (int64_t m = 0; m < p.forwards[u]; ++m) loss += p.list->forward_adds_loss[u] ? token(kLossToken, peer, m, 0) : 0;
-      for (int64_t m = 0; m < p.backwards[u]; ++m) loss += p.list->backward_adds_loss[u] ? token(kLossToken, peer, m, 1) : 0;
+      const int64_t forwards = p.list->forward_adds_loss[u] ? p.forwards[u] : 0;
+      const int64_t backwards = p.list->backward_adds_loss[u] ? p.backwards[u] : 0;
+      for (int64_t m = 0; m < forwards; ++m) loss += token(kLossToken, peer, m, 0);
+      for (int64_t m = 0; m < backwards; ++m) loss += token(kLossToken, peer, m, 1);
     }
   }
   require(r.value[r.list->slot(r.list->loss, 0)] == loss, rank, "the loss does not hold every rank's every micro-batch exactly once");

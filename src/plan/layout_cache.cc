@@ -1,8 +1,8 @@
 #include "plan/layout_cache.h"
 
-#include <deque>
-#include <mutex>
+#include <utility>
 
+#include "base/recently_made.h"
 #include "model/count.h"
 #include "plan/expert_parallel.h"
 #include "plan/native_program.h"
@@ -27,15 +27,13 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
     std::shared_ptr<const NativePrograms> programs;
     std::shared_ptr<const Layout> layout;
   };
-  constexpr size_t kKept = 48;
-  static std::mutex mutex;
-  static std::deque<KnownLayout> kept;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const KnownLayout& known : kept)
-    if (known.programs == programs && is_layout_of(*known.layout, plan, stage)) return known.layout;
-  kept.push_front({programs, std::make_shared<const Layout>(make_layout(plan, stage))});
-  if (kept.size() > kKept) kept.pop_back();
-  return kept.front().layout;
+  static RecentlyMade<KnownLayout> kept(48);
+  return kept
+      .get([&](const KnownLayout& known) { return known.programs == programs && is_layout_of(*known.layout, plan, stage); },
+           [&] {
+             return KnownLayout{programs, std::make_shared<const Layout>(make_layout(plan, stage))};
+           })
+      ->layout;
 }
 
 std::shared_ptr<const ProgramVariant> cached_variant(const std::shared_ptr<const NativePrograms>& programs, const Program& program,
@@ -48,17 +46,16 @@ std::shared_ptr<const ProgramVariant> cached_variant(const std::shared_ptr<const
     std::string suffix;
     std::shared_ptr<const ProgramVariant> variant;
   };
-  constexpr size_t kKept = 96;
-  static std::mutex mutex;
-  static std::deque<KnownVariant> kept;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const KnownVariant& known : kept)
-    if (known.program == &program && known.pass == pass && known.suffix == suffix && known.dropped == dropped) return known.variant;
-  auto variant = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
-  variant->name += suffix;
-  kept.push_front({programs, &program, dropped, pass, std::string(suffix), std::move(variant)});
-  if (kept.size() > kKept) kept.pop_back();
-  return kept.front().variant;
+  static RecentlyMade<KnownVariant> kept(96);
+  const auto is_it = [&](const KnownVariant& known) {
+    return known.program == &program && known.pass == pass && known.suffix == suffix && known.dropped == dropped;
+  };
+  const auto make = [&] {
+    auto variant = std::make_shared<ProgramVariant>(derive(program, dropped, pass));
+    variant->name += suffix;
+    return KnownVariant{programs, &program, dropped, pass, std::string(suffix), std::move(variant)};
+  };
+  return kept.get(is_it, make)->variant;
 }
 
 ParameterNumbers parameter_numbers(const Plan& plan) {

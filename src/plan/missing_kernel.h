@@ -1,5 +1,5 @@
-// Kernels that a family has need of and that there are not (`missing` of presets/programs/native/FAMILY.yaml), and how long a sequence
-// may be without them.
+// Kernels that a family of models needs and that do not exist yet (`missing` of presets/programs/native/FAMILY.yaml), and how long a
+// sequence may be without them.
 #pragma once
 #include <cstdint>
 #include <string>

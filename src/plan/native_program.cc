@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
-#include <mutex>
 
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "base/embedded.h"
+#include "base/recently_made.h"
 #include "model/approximate.h"
 #include "model/count.h"
 #include "model/rope.h"
@@ -272,15 +271,9 @@ Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tun
 
 // Of the models asked for last: a search compiles one model's lists hundreds of times, for each way to split it.
 std::shared_ptr<const Made> made_for(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
-  constexpr size_t kKept = 64;
-  static std::mutex mutex;
-  static std::deque<std::shared_ptr<const Made>> kept;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const std::shared_ptr<const Made>& made : kept)
-    if (made->split == split && made->tuning == tuning && made->geometry == geometry) return made;
-  kept.push_front(std::make_shared<const Made>(make(geometry, split, tuning)));
-  if (kept.size() > kKept) kept.pop_back();
-  return kept.front();
+  static RecentlyMade<Made> kept(64);
+  return kept.get([&](const Made& made) { return made.split == split && made.tuning == tuning && made.geometry == geometry; },
+                  [&] { return make(geometry, split, tuning); });
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, 
 // What of the model has no program (experts, latent attention, a family without a file ...), or cannot be split, each named.
 Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {}, const Tuning& tuning = {});
 
-// Of a family without a file: any.
+// Any length for a family without a file.
 LongestSequence longest_sequence(const Geometry& geometry, const ProgramSplit& split = {}, const Tuning& tuning = {});
 
 // Kernels of its programs that the device has not got, or not in this type.

@@ -10,6 +10,8 @@
 #include "plan/unit_compiler.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/check.h"

@@ -29,7 +29,7 @@ job_of() { # NAME NODES [FLAGS OF emit] -- [FLAGS OF plan]
   make_job "$name" 2 --nodes "$nodes" "${@:2}"
   run "emit $name" 0 "$distsetup" emit --target slurm --plan "$work/$name/plan.json" --output "$work/$name" --force "${emit[@]}"
 }
-# Several jobs at once, each of two nodes: SLURM has four. Waits; their own exit codes in ${code[NAME]}.
+# Several jobs, at once where the four nodes are enough for them. Waits; their own exit codes are in ${code[NAME]}.
 submit() { # NAME...
   local name waiting=()
   code=()

@@ -1,8 +1,7 @@
 // Lint: files that people already have, against what the tools that read them really do. One table of rules (templates/_lint/*.yaml:
 // code, severity, when it bites, why, fix, source, a bad and a good example) and one table of accepted keys per format
 // (templates/_lint/*_keys.yaml); the checks are in this folder. Files named together are one set-up: what a job script starts is
-// compared with what the configuration files say. Nothing is read from disk here but what the
-// context's functions answer.
+// compared with what the configuration files say. Nothing is read from disk here: the context's functions are asked.
 #pragma once
 #include <cstdint>
 #include <map>
