@@ -13,6 +13,7 @@
 #include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
+#include "cli/settings/named_file.h"
 #include "cli/settings/read_files.h"
 #include "cli/settings/run_source.h"
 #include "codegen/read/settings.h"
@@ -190,6 +191,7 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
           {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
   }
   if (settings_of(*fields).settings.empty()) diagnostics.push_back(nothing_to_convert(*readings, lost));
+  if (target == kRunFile) append(diagnostics, unread_strategy(*readings));
   const Result<Artifacts> written = target == kRunFile ? as_run_file(*fields, session->presets, lost)
                                                        : as_target(templates, target, *fields, emitted_command(arguments), lost);
   append(diagnostics, written.diagnostics);

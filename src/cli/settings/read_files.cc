@@ -12,6 +12,8 @@
 #include "base/names.h"
 #include "cli/settings/bundled_settings.h"
 #include "cli/settings/file_origins.h"
+#include "cli/settings/named_file.h"
+#include "codegen/read/read_script.h"
 #include "codegen/shell/quote.h"
 #include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
@@ -51,20 +53,29 @@ void put_vocabulary(const std::vector<ReadSetting>& settings, Spec& given, Spec&
   given.model = std::move(map);
 }
 
-// A file that another one names is read with it, when it is there: seen from the folder one is in, as a trainer sees it, or from the
-// naming file's own.
-bool add_named_file(const LostKey& lost, const std::string& from, std::vector<std::string>& paths) {
+// A file that another one names is read with it, when it is there. Of what a script starts its machines are weak: the script hands it
+// those of the job.
+struct FileToRead {
+  std::string path;
+  bool is_given = false, is_started = false;
+};
+
+bool add_named_file(const LostKey& lost, const std::string& from, std::vector<FileToRead>& files, Diagnostics& said) {
   namespace fs = std::filesystem;
+  constexpr size_t kMaxFiles = 32;
+  const std::optional<NamedFile> found = find_named_file(lost.text, from);
+  if (!found || files.size() >= kMaxFiles) return false;
   std::error_code ignored;
-  for (const fs::path& folder : {fs::path(), fs::path(from).parent_path()}) {
-    const fs::path path = folder / lost.text;
-    if (!fs::is_regular_file(path, ignored)) continue;
-    const bool is_known =
-        std::any_of(paths.begin(), paths.end(), [&](const std::string& one) { return fs::equivalent(one, path, ignored); });
-    if (!is_known) paths.push_back(path.string());
-    return true;
+  const bool is_known =
+      std::any_of(files.begin(), files.end(), [&](const FileToRead& one) { return fs::equivalent(one.path, found->path, ignored); });
+  if (is_known) return true;
+  files.push_back({found->path, false, lost.key == kStartedScript});
+  if (found->is_elsewhere) {
+    said.push_back(note(code::kUnknownValue, lost.at,
+                        fmt::format("'{}' is not here: '{}' is read in its place", lost.text, found->path),
+                        "give the file itself where it is another one"));
   }
-  return false;
+  return true;
 }
 
 // What command lines among the files say of the others, below what the user says; nothing new: false.
@@ -111,22 +122,34 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
                                              const std::string& as, const ReadChoices& choices, const ReadChoices& said) {
   std::vector<Reading> readings;
   Diagnostics diagnostics;
-  std::vector<std::string> all = paths;
+  std::vector<FileToRead> all;
+  for (const std::string& path : paths) all.push_back({path, true, false});
   for (size_t i = 0; i < all.size(); ++i) {  // files that files name come behind them
-    const std::string path = all[i];
+    const FileToRead file = all[i];
+    const std::string& path = file.path;
     const Result<std::string> text = read_file(path);
     if (!text.ok()) {
       append(diagnostics, text.diagnostics);
       continue;
     }
-    Result<std::vector<Reading>> read = read_config(templates, *text, path, i < paths.size() ? as : "", choices);
+    Result<std::vector<Reading>> read = read_config(templates, *text, path, file.is_given ? as : "", choices);
+    if (file.is_started && !read.ok()) {
+      diagnostics.push_back(warning(code::kUnknownValue, {path, 0, 0},
+                                    "the job starts this script, and nothing that it starts is known",
+                                    "give --trainer, --sharding and the model beside it"));
+      continue;
+    }
     append(diagnostics, read.diagnostics);
     if (!read.value) continue;
     for (Reading& one : *read) {
+      for (auto& [name, field] : one.fields) {
+        const bool is_of_job = name.starts_with("hardware.") || name == "derived.world" || name.starts_with("job.");
+        field.is_guess = field.is_guess || (file.is_started && is_of_job);
+      }
       for (const Complaint& complaint : one.complaints) {
         if (complaint.trainer.empty()) diagnostics.push_back(complaint.diagnostic);
       }
-      std::erase_if(one.lost, [&](const LostKey& lost) { return lost.is_file && add_named_file(lost, path, all); });
+      std::erase_if(one.lost, [&](const LostKey& lost) { return lost.is_file && add_named_file(lost, path, all, diagnostics); });
       readings.push_back(std::move(one));
     }
   }
@@ -356,6 +379,7 @@ Result<LayerSpec> read_foreign_layer(const ForeignFiles& files, const Presets& p
   std::erase_if(read->lost, [](const LostKey& one) { return one.why == LostKey::Why::kValue; });
   const std::string names = files.paths.size() == 1 ? files.paths[0] : "the files";
   diagnostics.push_back(tell_file_origins(names, read->given, read->assumed, stronger));
+  if (stronger.find("parallel.sharding") == nullptr) append(diagnostics, unread_strategy(files.readings));
   if (!read->lost.empty()) {
     std::vector<std::string> words = {"distsetup", "convert", "--to", "run"};
     words.insert(words.end(), files.paths.begin(), files.paths.end());

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/diagnostic_codes.h"
+#include "codegen/read/read_script.h"
 #include "codegen/read/srun_tasks.h"
 #include "codegen/shell/starts_training.h"
 
@@ -80,6 +81,15 @@ Diagnostics undecided_commands(const SourceText& source, const ShellScript& scri
     out.push_back(std::move(one));
   }
   return out;
+}
+
+std::optional<LostKey> started_script(const SourceText& source, const LaunchLine& line) {
+  const LaunchStage& last = line.stages.back();
+  const bool is_started = line.find(LaunchProgram::kSrun) != nullptr || line.find(LaunchProgram::kMpirun) != nullptr;
+  if (!is_started || last.program != LaunchProgram::kScript || !last.name.ends_with(".sh") || is_wrapper(last)) return std::nullopt;
+  LostKey lost{kStartedScript, last.name, "what it starts stands there: give it beside this file", source.at(last.span.begin)};
+  lost.is_file = true;
+  return lost;
 }
 
 bool has_ray(const ShellScript& script) {

@@ -1,7 +1,10 @@
 // What the steps of a SLURM job take of it: a part of its nodes, GPUs by their own tasks. Internal to the reader of scripts.
 #pragma once
+#include <optional>
+
 #include "codegen/read/document.h"
 #include "codegen/read/found.h"
+#include "codegen/read/reading.h"
 
 namespace distsetup {
 
@@ -21,6 +24,9 @@ bool is_server(const foreign::ShellCommand& command);
 
 // Commands that begin with a variable which branches set to different launch lines: a warning for each such variable.
 Diagnostics undecided_commands(const SourceText& source, const foreign::ShellScript& script);
+
+// srun bash run.sh: what trains stands in a file of its own, whose path is the text. A wrapper is given what it starts: none.
+std::optional<LostKey> started_script(const SourceText& source, const foreign::LaunchLine& line);
 
 // Under Ray, srun starts workers one by one and then a driver.
 bool has_ray(const foreign::ShellScript& script);

@@ -145,4 +145,15 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
   return {said};
 }
 
+void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading) {
+  using foreign::LaunchProgram;
+  const bool is_of_trainer = reading.table.starts_with("huggingface/") || reading.table.starts_with("trl/");
+  const bool is_open = line.find(LaunchProgram::kAccelerate) != nullptr || line.find(LaunchProgram::kDeepspeed) != nullptr;
+  const bool names_other = std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    return one.is_file || one.key.find("deepspeed") != std::string::npos || one.key.find("fsdp") != std::string::npos;
+  });
+  if (!is_of_trainer || is_open || names_other) return;
+  reading.fields.emplace("strategy.trainer", ReadField{Json("ddp"), "(trainer)", at, true});
+}
+
 }  // namespace distsetup

@@ -11,4 +11,8 @@ namespace distsetup {
 Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
                                Reading& reading);
 
+// DistributedDataParallel is what TrainingArguments without DeepSpeed and FSDP train with; accelerate's configuration may say
+// otherwise.
+void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading);
+
 }  // namespace distsetup

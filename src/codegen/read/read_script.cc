@@ -130,6 +130,7 @@ class ScriptReader {
       const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
       for (const LaunchStage& stage : line.stages) read_stage(stage, line, is_under_ray);
+      tell_started(line);
     }
   }
   void keys_of(const std::string& table, std::vector<FoundKey> keys) {
@@ -260,6 +261,13 @@ class ScriptReader {
     }
   }
 
+  void tell_started(const LaunchLine& line) {
+    std::optional<LostKey> lost = started_script(source_, line);
+    if (!lost) return;
+    if (readings_.empty() || readings_.back().tool != lost->text) readings_.push_back(unread({}, file_, lost->text));
+    readings_.back().lost.push_back(std::move(*lost));
+  }
+
   void read_stage(const LaunchStage& stage, const LaunchLine& line, bool is_under_ray) {
     std::vector<FoundKey> keys = options_of(stage);
     const bool has_own_names = stage.name.ends_with("llamafactory-cli");  // key=value is one of its arguments, over those of its file
@@ -300,6 +308,7 @@ class ScriptReader {
     if (best.ok() && names_settings(stage))
       std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
     if (best.ok() && is_read) add_program(stage, *best);
+    if (best.ok() && is_read && !names_settings(stage)) name_plain_trainer(line, source_.at(stage.span.begin), *best);
     if (best.ok() && is_read) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), *best));
     const bool is_deepspeeds = line.find(LaunchProgram::kDeepspeed) != nullptr || stage.has("deepspeed_config");
     if (best.ok() && best->table.empty() && is_deepspeeds) engine(keys, *best);

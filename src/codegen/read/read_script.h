@@ -10,6 +10,9 @@
 
 namespace distsetup {
 
+// The key of a script that a job starts (srun bash run.sh): its path is the text.
+inline constexpr char kStartedScript[] = "(script)";
+
 // Branches that the script's own settings do not take are left out. Empty: nothing in it is known.
 Result<std::vector<Reading>> read_script(const TemplateSet& templates, const foreign::Document& document);
 

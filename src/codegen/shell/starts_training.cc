@@ -36,6 +36,13 @@ bool shows_help(const LaunchLine& line) {
          });
 }
 
+bool is_wrapper(const LaunchStage& script) {
+  return std::any_of(script.positionals.begin(), script.positionals.end(), [](const ShellWord& word) {
+    const std::string base = last_part(word.text);
+    return base.starts_with("python") || base == "torchrun" || base == "accelerate" || base == "deepspeed";
+  });
+}
+
 bool starts_training_itself(const LaunchLine& line) {
   return !shows_help(line) && std::any_of(line.stages.begin(), line.stages.end(), [](const LaunchStage& stage) {
     return stage.program == LaunchProgram::kTorchrun || stage.program == LaunchProgram::kDeepspeed ||

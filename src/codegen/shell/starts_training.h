@@ -14,4 +14,7 @@ bool starts_training_itself(const LaunchLine& line);
 // Itself or by what stands in its bash -c: the srun that counts. `lines`: all of the script.
 bool starts_training(const ShellScript& script, const std::vector<LaunchLine>& lines, const LaunchLine& line);
 
+// wrapper.sh python train.py: a script that is given the program it starts.
+bool is_wrapper(const LaunchStage& script);
+
 }  // namespace distsetup::foreign

@@ -1,0 +1,96 @@
+#include "cli/settings/named_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/diagnostic_codes.h"
+#include "codegen/read/read_script.h"
+
+namespace distsetup {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxAbove = 6;   // folders above the file that names it
+constexpr size_t kMaxParts = 24;  // of a path
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+// What is known of a path: the part behind the last variable in it.
+std::vector<std::string> known_parts(const std::string& text) {
+  std::vector<std::string> parts;
+  for (const fs::path& one : fs::path(text)) {
+    const std::string part = one.string();
+    const bool is_open = part.find_first_of("$<>{}`") != std::string::npos;
+    if (is_open || part == "/" || part == ".") {
+      if (is_open) parts.clear();
+      continue;
+    }
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+fs::path joined(const std::vector<std::string>& parts, size_t first) {
+  fs::path out;
+  for (size_t i = first; i < parts.size(); ++i) out /= parts[i];
+  return out;
+}
+
+}  // namespace
+
+std::optional<NamedFile> find_named_file(const std::string& text, const std::string& from) {
+  const bool is_open = text.find_first_of("$<>{}`") != std::string::npos;
+  for (const fs::path& folder : {fs::path(), fs::path(from).parent_path()}) {
+    if (!is_open && is_file(folder / text)) return NamedFile{(folder / text).string(), false};
+  }
+  const std::vector<std::string> parts = known_parts(text);
+  bool climbs = false;
+  for (const std::string& part : parts) climbs = climbs || part == "..";
+  if (parts.empty() || parts.size() > kMaxParts || climbs) return std::nullopt;
+  const bool is_of_another = is_open || fs::path(text).is_absolute();
+  // A path from a folder that is not the one we are in has all its folders; of another machine's the last ones say enough.
+  const size_t last = is_of_another ? parts.size() : 1;
+  for (size_t first = 0; first < last; ++first) {
+    fs::path folder = fs::path(from).parent_path();
+    const size_t above = first + 1 == parts.size() ? 0 : kMaxAbove;  // a bare name: beside it alone
+    for (size_t i = 0; i <= above; ++i, folder /= "..") {
+      const fs::path path = (folder / joined(parts, first)).lexically_normal();
+      if (is_file(path)) return NamedFile{path.string(), true};
+    }
+  }
+  return std::nullopt;
+}
+
+Diagnostics unread_strategy(const std::vector<Reading>& readings) {
+  const bool is_known = std::any_of(readings.begin(), readings.end(), [](const Reading& one) {
+    const auto has = [&one](const char* field) {
+      const auto it = one.fields.find(field);
+      return it != one.fields.end() && !it->second.is_assumed;
+    };
+    return has("strategy.sharding") || has("derived.zero_stage");
+  });
+  if (is_known) return {};
+  for (const Reading& reading : readings) {
+    for (const LostKey& lost : reading.lost) {
+      if (lost.is_file && lost.key == kStartedScript) {
+        return {warning(code::kUnknownValue, lost.at, fmt::format("'{}' is not here: what the job starts is not known", lost.text),
+                        "give that script beside this one")};
+      }
+      const bool is_strategy = lost.key.find("deepspeed") != std::string::npos || lost.key.find("fsdp") != std::string::npos ||
+                               (lost.key == "config_file" && reading.table == "launchers/accelerate.yaml");
+      if (!lost.is_file || !is_strategy) continue;
+      return {warning(code::kUnknownValue, lost.at,
+                      fmt::format("'{}' names '{}', which is not here and says how the model is sharded", lost.key, lost.text),
+                      "give that file beside this one, or say it: --sharding zero3")};
+    }
+  }
+  return {};
+}
+
+}  // namespace distsetup

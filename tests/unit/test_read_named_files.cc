@@ -1,0 +1,131 @@
+// Files that a configuration or a job script names: read with it where they are, by name where the path is another machine's.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/settings/named_file.h"
+#include "cli/settings/read_files.h"
+#include "codegen/read/read_script.h"
+#include "support/file_says.h"
+#include "support/temporary_directory.h"
+
+using namespace distsetup;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr char kZero3[] = R"({"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 2})";
+constexpr char kTrain[] = "train.py --model_name_or_path o/m --bf16 True --num_train_epochs 1 --per_device_train_batch_size 2";
+
+std::string put(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+  return path.string();
+}
+
+std::string accelerate_with(const std::string& file) {
+  return "distributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\ndeepspeed_config:\n  deepspeed_config_file: " + file + "\n";
+}
+
+Result<std::vector<Reading>> read(const std::string& path) { return read_foreign_files(embedded_templates(), {path}, "", {}); }
+
+FileSays said(const std::string& path) {
+  Result<std::vector<Reading>> readings = read(path);
+  REQUIRE(readings.ok());
+  return merged(std::move(*readings));
+}
+
+bool is_told(const Diagnostics& diagnostics, const std::string& words) {
+  return std::any_of(diagnostics.begin(), diagnostics.end(),
+                     [&words](const Diagnostic& one) { return one.message.find(words) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("named files: a path of another machine is the file beside it of that name, and says so", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  put(root / "repo/configs/ds.json", kZero3);
+  const std::string beside = put(root / "repo/configs/a.yaml", accelerate_with("/home/somebody/work/ds.json"));
+  const std::string below = put(root / "repo/launch/b.yaml", accelerate_with("/home/somebody/repo/configs/ds.json"));
+  for (const std::string& path : {beside, below}) {
+    const Result<std::vector<Reading>> readings = read(path);
+    REQUIRE(readings.ok());
+    CHECK(is_told(readings.diagnostics, "is read in its place"));
+    CHECK(said(path).text("strategy.sharding") == "zero3");
+    CHECK(unread_strategy(*readings).empty());
+  }
+}
+
+TEST_CASE("named files: one that is not here is asked for, and no other is taken for it", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  put(root / "repo/configs/ds.json", kZero3);
+  // Of this name in a folder above alone; of a relative path with other folders; behind "..".
+  for (const char* file : {"/home/somebody/ds.json", "other/ds.json", "../../configs/ds.json"}) {
+    const std::string path = put(root / "repo/launch/deep/a.yaml", accelerate_with(file));
+    const Result<std::vector<Reading>> readings = read(path);
+    REQUIRE(readings.ok());
+    const bool is_there = std::string_view(file).starts_with("..");  // from its own folder, as it is written
+    CHECK(unread_strategy(*readings).empty() == is_there);
+    CHECK(said(path).text("strategy.sharding").empty() != is_there);
+    CHECK(said(path).text("strategy.trainer") == "deepspeed");
+  }
+  // What says the stage itself needs no file.
+  const std::string own = put(root / "b.yaml", "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 2}\n");
+  CHECK(unread_strategy(*read(own)).empty());
+}
+
+TEST_CASE("named files: a path from the repository's folder is found from a script further down", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  put(root / "repo/scripts/zero3.json", kZero3);
+  const std::string script =
+      put(root / "repo/scripts/big/run.sh", std::string("deepspeed --num_gpus 8 ") + kTrain + " --deepspeed ./scripts/zero3.json\n");
+  CHECK(said(script).text("strategy.sharding") == "zero3");
+}
+
+TEST_CASE("named files: a script that srun starts is read, with the machines of the job", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  const std::string inner = std::string("torchrun --nnodes ${NNODES:-1} --nproc_per_node 8 ") + kTrain + " --deepspeed ds.json\n";
+  put(root / "scripts/start.sh", inner);
+  put(root / "scripts/ds.json", kZero3);
+  const std::string head = "#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n";
+  for (const char* line :
+       {"srun bash scripts/start.sh\n", "srun ./scripts/start.sh\n", "srun --kill-on-bad-exit=1 bash $ROOT/scripts/start.sh 4\n"}) {
+    const FileSays job = said(put(root / "job.sbatch", head + line));
+    CHECK(job.text("hardware.nodes") == "4");
+    CHECK(job.text("strategy.sharding") == "zero3");
+    CHECK(job.text("micro_batch") == "2");
+  }
+  // One that is not here is asked for; a wrapper is given what it starts, and is not.
+  const Result<std::vector<Reading>> missing = read(put(root / "a.sbatch", head + "srun bash scripts/other.sh\n"));
+  REQUIRE(missing.ok());
+  CHECK(is_told(unread_strategy(*missing), "what the job starts is not known"));
+  const Result<std::vector<Reading>> wrapped = read(put(root / "b.sbatch", head + "srun scripts/numa.sh python " + kTrain + "\n"));
+  REQUIRE(wrapped.ok());
+  CHECK(unread_strategy(*wrapped).empty());
+}
+
+TEST_CASE("named files: scripts that start each other are read once", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  const std::string a = put(root / "a.sh", std::string("srun bash b.sh\nsrun torchrun --nproc_per_node 8 ") + kTrain + "\n");
+  put(root / "b.sh", std::string("srun bash a.sh\ntorchrun --nproc_per_node 8 ") + kTrain + "\n");
+  const Result<std::vector<Reading>> readings = read(a);
+  REQUIRE(readings.ok());
+  CHECK(readings->size() < 20);
+}
+
+TEST_CASE("named files: torchtitan's file by the flag of its script, whatever the script is called", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  put(root / "configs/m.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 3\nseq_len = 8192\n");
+  const FileSays run =
+      said(put(root / "run.sh", "torchrun --nproc_per_node 8 ./train.py --job.config_file ${FILE:-\"./configs/m.toml\"}\n"));
+  CHECK(run.text("micro_batch") == "3");
+  CHECK(run.text("train.sequence_length") == "8192");
+}
