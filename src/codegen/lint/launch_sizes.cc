@@ -123,6 +123,30 @@ void acc_processes(const Launch& in, const LaunchStage& run) {
                             n > 0 ? fmt::format("{}", n / machines) : "a part of its GPUs"));
 }
 
+// Several machines without an address: neither the command nor the configuration that it names has one.
+void acc_address(const LintSetup& setup, const Launch& in, const LaunchStage& run) {
+  const LaunchOption* machines = run.find("num_machines");
+  const bool meets_otherwise = run.has("main_process_ip") || run.has("rdzv_conf") || run.has("deepspeed_hostfile") ||
+                               run.has("rdzv_endpoint") || run.value("deepspeed_multinode_launcher") == "pdsh";
+  if (machines == nullptr || meets_otherwise || is_default(in, *machines) || plays_nodes(in)) return;
+  const auto num_machines = number(machines->value);
+  if (!num_machines || *num_machines < 2) return;
+  const std::string file = run.value("config_file"), name = file.substr(file.rfind('/') + 1);
+  const auto named = std::find_if(setup.documents.begin(), setup.documents.end(), [&name](const auto& other) {
+    return !name.empty() && other->is(file_kind::kAccelerate) && other->path.substr(other->path.rfind('/') + 1) == name;
+  });
+  const bool is_here = named != setup.documents.end();
+  if (is_here) {
+    const Value& root = (*named)->root;
+    const bool is_said_there = real(root, "num_machines").value_or(1) > 1;  // at that file
+    if (is_said_there || has(root, "main_process_ip") || has(root, "deepspeed_config.deepspeed_hostfile")) return;
+  }
+  in.report.add("ACC002", in.d, machines->span, fmt::format("{} machines and no --main_process_ip", *num_machines),
+                {.error_if = is_here        ? ""
+                             : name.empty() ? "no default configuration of accelerate's gives it"
+                                            : fmt::format("'{}' does not give it", file)});
+}
+
 }  // namespace
 
 void check_launch_sizes(const LintSetup& setup, const Document& d, Findings& report) {
@@ -139,6 +163,7 @@ void check_launch_sizes(const LintSetup& setup, const Document& d, Findings& rep
         tr_localhost(in, *run, "num_machines", {"main_process_ip"});
         if (!run->has("num_machines")) tr_devices(in, run->find("num_processes"), "accelerate");
         acc_processes(in, *run);
+        acc_address(setup, in, *run);
       }
     }
   }

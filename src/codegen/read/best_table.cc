@@ -168,6 +168,24 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     };
     return std::any_of(found.begin(), found.end(), is_other);
   });
+  // "--ds_stage 3": DeepSpeed's, by its name.
+  const auto stage = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    const bool is_stage = is_same_key(one.key, "ds_stage") || is_same_key(one.key, "deepspeed_stage");
+    return is_stage && one.text.size() == 1 && one.text[0] >= '0' && one.text[0] <= '3';
+  });
+  if (stage != reading.lost.end() && reading.fields.count("derived.zero_stage") == 0) {
+    reading.fields.emplace("derived.zero_stage", ReadField{Json(stage->text[0] - '0'), stage->key, stage->at});
+    reading.fields.emplace("strategy.trainer", ReadField{Json("deepspeed"), stage->key, stage->at, true});
+    reading.lost.erase(stage);
+  }
+  // "--enable_fsdp" alone: of which form it does not say, unless another of its words does.
+  const auto fsdp = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    return (is_same_key(one.key, "enable_fsdp") || is_same_key(one.key, "use_fsdp")) && same_name(one.text, "true");
+  });
+  if (fsdp != reading.lost.end() && reading.fields.count("strategy.sharding") == 0) {
+    reading.fields.emplace("strategy.sharding", ReadField{Json("zero3"), fsdp->key, fsdp->at, false, true});
+    reading.lost.erase(fsdp);
+  }
   // AdamW by its plain name, whatever another tool calls its own.
   const auto plain = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return (is_same_key(one.key, "optimizer") || is_same_key(one.key, "optim")) && same_name(one.text, "adamw");

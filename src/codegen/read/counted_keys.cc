@@ -3,14 +3,19 @@
 #include <algorithm>
 #include <string>
 
+#include "codegen/shell/starts_training.h"
+
 namespace distsetup {
 
 using foreign::LaunchLine;
 using foreign::LaunchProgram;
 
-// mpiexec -n 2 --ppn 1 torchrun: it starts launchers, one for each node.
+// mpiexec -n 2 --ppn 1 torchrun: it starts launchers, one for each node. What a script of the user's starts is not known here.
 void count_launchers(const LaunchLine& line, std::vector<FoundKey>& keys) {
-  if (line.find(LaunchProgram::kTorchrun) == nullptr && line.find(LaunchProgram::kAccelerate) == nullptr) return;
+  const foreign::LaunchStage& last = line.stages.back();
+  const bool is_script = last.program == LaunchProgram::kScript && last.name.ends_with(".sh") && !foreign::is_wrapper(last);
+  const bool is_launcher = line.find(LaunchProgram::kTorchrun) != nullptr || line.find(LaunchProgram::kAccelerate) != nullptr;
+  if (!is_launcher && !is_script) return;
   std::erase_if(keys, [](const FoundKey& one) {
     return one.key == "n" || one.key == "np" || one.key == "c" || one.key == "N" || one.key == "npernode" || one.key == "ppn" ||
            one.key == "perhost";

@@ -27,7 +27,7 @@ constexpr ManifestKind kManifestKinds[] = {
     {"ClusterTrainingRuntime", {"spec.mlPolicy.numNodes", ""}},
     {"TrainingRuntime", {"spec.mlPolicy.numNodes", ""}},
     {"PyTorchJob", {"spec.pytorchReplicaSpecs.Master.replicas", "spec.pytorchReplicaSpecs.Worker.replicas"}},
-    {"MPIJob", {"spec.mpiReplicaSpecs.Worker.replicas", ""}},  // its launcher trains nothing
+    {"MPIJob", {"spec.mpiReplicaSpecs.Worker.replicas", "spec.replicas"}},  // its launcher trains nothing; v1alpha1 has no roles
     {"HyperPodPyTorchJob", {"spec.replicaSpecs[].replicas", ""}},
     {"RayJob", {"spec.rayClusterSpec.workerGroupSpecs[].replicas", ""}},  // the head starts the driver
     {"RayCluster", {"spec.workerGroupSpecs[].replicas", ""}},
@@ -38,6 +38,51 @@ const ManifestKind* manifest_kind(const Value& root) {
   const auto* found = std::find_if(std::begin(kManifestKinds), std::end(kManifestKinds),
                                    [&name](const ManifestKind& one) { return one.name == name; });
   return found == std::end(kManifestKinds) ? nullptr : found;
+}
+
+// "nvidia.com/gpu"; where a cluster tells its kinds apart also "nvidia.com/a100". Slices ("nvidia.com/mig-1g.5gb") are no GPUs.
+bool is_gpu_resource(std::string_view name) {
+  const size_t slash = name.find('/');
+  const std::string_view vendor = name.substr(0, slash), kind = slash == std::string_view::npos ? "" : name.substr(slash + 1);
+  if (vendor != "nvidia.com" && vendor != "amd.com") return false;
+  const size_t digit = kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz");
+  return kind == "gpu" || (digit > 0 && digit <= 4 && digit < kind.size() && kind[digit] >= '0' && kind[digit] <= '9');
+}
+
+// Some container below has the resource, or a command with the word.
+bool has_below(const Value& value, const std::function<bool(const Value&)>& fits) {
+  bool has = false;
+  each_map(value, [&](const Value& map) { has = has || fits(map); });
+  return has;
+}
+
+bool asks_for_gpus(const Value& map) {
+  return std::any_of(map.entries.begin(), map.entries.end(), [](const auto& one) { return is_gpu_resource(one.first); });
+}
+
+bool runs_mpi(const Value& map) {
+  const auto has_word = [](const Value& one) {
+    return one.text.find("mpirun") != std::string::npos || one.text.find("mpiexec") != std::string::npos;
+  };
+  for (const char* key : {"command", "args"}) {
+    const TreeNode words = node(map, key);
+    if (words && std::any_of(words.value->items.begin(), words.value->items.end(), has_word)) return true;
+  }
+  return false;
+}
+
+// Of roles with and without GPUs those with GPUs train; of roles without any the one that runs mpirun starts the others.
+std::vector<const Value*> roles_that_train(const Value& list) {
+  const auto those = [&list](const std::function<bool(const Value&)>& fits, bool wanted) {
+    std::vector<const Value*> out;
+    for (const Value& item : list.items) {
+      if (has_below(item, fits) == wanted) out.push_back(&item);
+    }
+    return out;
+  };
+  std::vector<const Value*> out = those(asks_for_gpus, true);
+  if (out.empty()) out = those(runs_mpi, false);
+  return out.empty() ? those([](const Value&) { return false; }, false) : out;
 }
 
 // Every node at a path of ManifestKind, and how many times it counts.
@@ -53,19 +98,10 @@ void each_at(const Value& root, std::string_view path, double times, const std::
   const TreeNode items = node(root, path.substr(0, list));
   if (!items) return;
   const std::string_view rest = path.substr(list + 3);
-  for (const Value& item : items.value->items) {
-    const double each = rest.rfind("template.", 0) == 0 ? foreign::real(item, "replicas").value_or(1) : 1;
-    each_at(item, rest, times * each, see);
+  for (const Value* item : roles_that_train(*items.value)) {
+    const double each = rest.rfind("template.", 0) == 0 ? foreign::real(*item, "replicas").value_or(1) : 1;
+    each_at(*item, rest, times * each, see);
   }
-}
-
-// "nvidia.com/gpu"; where a cluster tells its kinds apart also "nvidia.com/a100". Slices ("nvidia.com/mig-1g.5gb") are no GPUs.
-bool is_gpu_resource(std::string_view name) {
-  const size_t slash = name.find('/');
-  const std::string_view vendor = name.substr(0, slash), kind = slash == std::string_view::npos ? "" : name.substr(slash + 1);
-  if (vendor != "nvidia.com" && vendor != "amd.com") return false;
-  const size_t digit = kind.find_first_not_of("abcdefghijklmnopqrstuvwxyz");
-  return kind == "gpu" || (digit > 0 && digit <= 4 && digit < kind.size() && kind[digit] >= '0' && kind[digit] <= '9');
 }
 
 struct ManifestReader {

@@ -111,6 +111,17 @@ void drop_defaults_of_part(const Reading& reading, ReadFields& fields) {
   if (is_part) std::erase_if(fields, [&](const auto& one) { return one.second.is_assumed && !is_of_fsdp(one.second.key); });
 }
 
+// accelerate launch takes its file for what the command does not say (accelerate/commands/launch.py, _validate_launch_command).
+void drop_overridden(const Reading& reading, const std::vector<Reading>& readings, ReadFields& fields) {
+  if (reading.tool != "accelerate") return;
+  for (const Reading& line : readings) {
+    if (line.table != "launchers/accelerate.yaml") continue;
+    for (const auto& [name, field] : line.fields) {
+      if (!field.is_assumed) fields.erase(name);
+    }
+  }
+}
+
 bool chooses_parts(const Reading& reading) {
   const ReadChoices& chosen = reading.chosen;
   return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
@@ -129,6 +140,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         diagnostics.push_back(contradiction(name, first->second, field));
     }
     drop_defaults_of_part(reading, fields);
+    drop_overridden(reading, readings, fields);
     settle_derived(fields);
     shorten_schedule(reading, fields);
     count_ranks(reading, fields);

@@ -236,6 +236,19 @@ const FileKind* kind_of_template(const FileKinds& kinds, const Document& d) {
   return it == kinds.all.end() ? nullptr : &*it;
 }
 
+// A script with statements of Jinja on lines of their own, or variables of it in what a scheduler reads.
+bool is_unfilled_script(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    const bool is_directive = line.starts_with("#SBATCH ") || line.starts_with("#PBS ") || line.starts_with("#BSUB ");
+    if (line.starts_with("{%") || (is_directive && line.find("{{") != std::string_view::npos)) return true;
+  }
+  return false;
+}
+
 Result<const FileKind*> kind_of_keys(const TemplateSet& templates, const FileKinds& kinds, const Document& d) {
   const TopKeys top = top_keys(d);
   if (const FileKind* unfilled = kind_of_template(kinds, d)) return unfilled;
@@ -295,6 +308,12 @@ Result<const FileKind*> recognise(const TemplateSet& templates, const FileKinds&
     case TextForm::kArguments: return first_of_form(kinds, KindForm::kArguments);
     case TextForm::kLines: return kind_of_lines(kinds, d.path, d.text);
     case TextForm::kScript: break;
+  }
+  if (is_unfilled_script(d.text)) {
+    const auto it = std::find_if(kinds.all.begin(), kinds.all.end(), [](const FileKind& one) {
+      return one.form == KindForm::kTree && one.is_foreign && std::find(one.words.begin(), one.words.end(), "{%") != one.words.end();
+    });
+    if (it != kinds.all.end()) return &*it;
   }
   // A script with the lines of a scheduler, or its ending; without any it is a shell script.
   const FileKind *named = nullptr, *plain = nullptr;

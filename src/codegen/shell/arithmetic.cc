@@ -186,4 +186,14 @@ std::optional<int64_t> arithmetic(std::string_view text, const ValueOfName& valu
   return text.size() > 1000 ? std::nullopt : ArithmeticReader(text, value_of, 0).read();
 }
 
+std::optional<int64_t> sum_of_expr(std::string_view command, const ValueOfName& value_of) {
+  constexpr std::string_view kName = "expr ";
+  const std::string_view words = command.substr(std::min(command.find_first_not_of(" \t\n"), command.size()));
+  if (!words.starts_with(kName) || words.find_first_of("\"'=<>|&:,?") != std::string_view::npos)
+    return std::nullopt;  // texts that it compares
+  std::string sum(words.substr(kName.size()));
+  std::erase(sum, '\\');
+  return arithmetic(sum, value_of);
+}
+
 }  // namespace distsetup::foreign

@@ -54,6 +54,19 @@ std::vector<ShellWord> words_of_text(std::string_view text, TextSpan span) {
   return out;
 }
 
+std::optional<std::pair<std::string_view, std::string_view>> single_reference(std::string_view text) {
+  if (text.size() < 2 || text[0] != '$') return std::nullopt;
+  std::string_view inside = text.substr(1);
+  if (inside[0] == '{') {
+    if (closing_bracket(text, 1, text.size()) != text.size() - 1) return std::nullopt;
+    inside = inside.substr(1, inside.size() - 2);
+  }
+  const size_t end = name_end(inside, 0);
+  if (end == 0 || !is_name_start(inside[0])) return std::nullopt;
+  if (text[1] != '{' && end != inside.size()) return std::nullopt;
+  return std::pair(inside.substr(0, end), inside.substr(end));
+}
+
 }  // namespace
 
 void ShellExpander::set_text(std::string_view name, std::string text) {
@@ -167,11 +180,13 @@ ExpandedText ShellExpander::expand_command(std::string_view inside) {
     const bool is_word = std::all_of(name.begin(), name.end(), [](char c) { return is_name_char(c) || c == '-' || c == '.'; });
     return {std::string(is_word ? name : ""), is_word && !name.empty(), is_word};
   }
+  const auto sum = sum_of_expr(inside, [this](std::string_view name) { return number_text(name); });
+  if (sum) return {std::to_string(*sum), true, true};
   if (first == std::string_view::npos || inside.substr(first, 3) != "cat" || inside.find("<<") == std::string_view::npos)
     return {"", false, false};
   const ShellScript script = parse_shell(inside, {0, inside.size()});
-  const bool is_cat = script.commands.size() == 1 && script.commands[0].words.size() == 1 && script.commands[0].here.size() == 1;
-  if (!is_cat) return {"", false, false};
+  if (script.commands.size() != 1 || script.commands[0].words.size() != 1 || script.commands[0].here.size() != 1)
+    return {"", false, false};
   const HereDocument& here = script.commands[0].here[0];
   const std::string_view body = inside.substr(here.body.begin, here.body.end - here.body.begin);
   ExpandedText out = here.expands ? expand_text(body, true) : ExpandedText{std::string(body), true, true};
@@ -197,7 +212,7 @@ ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
     ExpandedText value{std::string(1, c), true, true};
     if (c == '`') {
       end = std::min(text.find('`', i + 1), text.size() - 1) + 1;
-      value.is_known = false;
+      value = expand_command(text.substr(i + 1, end - i - 1 - (text[end - 1] == '`' ? 1 : 0)));
     } else if (c == '$' && (next == '{' || next == '(')) {
       const size_t close = depth_ > kMaxDefaultDepth ? text.size() : closing_bracket(text, i + 1, text.size());
       end = std::min(close + 1, text.size());
@@ -251,22 +266,6 @@ ExpandedText ShellExpander::expand(const ShellWord& word) {
   }
   return out;
 }
-
-namespace {
-std::optional<std::pair<std::string_view, std::string_view>> single_reference(std::string_view text) {
-  if (text.size() < 2 || text[0] != '$') return std::nullopt;
-  std::string_view inside = text.substr(1);
-  if (inside[0] == '{') {
-    if (closing_bracket(text, 1, text.size()) != text.size() - 1) return std::nullopt;
-    inside = inside.substr(1, inside.size() - 2);
-  }
-  const size_t end = name_end(inside, 0);
-  if (end == 0 || !is_name_start(inside[0])) return std::nullopt;
-  if (text[1] != '{' && end != inside.size()) return std::nullopt;
-  return std::pair(inside.substr(0, end), inside.substr(end));
-}
-
-}  // namespace
 
 std::string ShellExpander::undecided(const ShellWord& word) const {
   const auto reference = word.parts.size() == 1 ? single_reference(word.parts[0].text) : std::nullopt;

@@ -12,9 +12,18 @@
 namespace distsetup {
 namespace {
 
+// Steps that nobody gave follow a warm-up that somebody did: a tenth of a run is what a plan takes for one.
+void lengthen_assumed(Resolving& r, TrainPlan& t) {
+  constexpr int64_t kMostWarmup = 1'000'000'000;
+  const auto warmup = r.problem.length.warmup_steps;
+  const bool is_assumed = r.spec.find("train.steps") == nullptr && !r.problem.length.is_given();
+  if (is_assumed && warmup && *warmup > t.steps && *warmup < kMostWarmup) t.steps = 10 * *warmup;
+}
+
 void read_warmup(Resolving& r, TrainPlan& t) {
   RunLength& length = r.problem.length;
   length.warmup_steps = r.spec.integer("train.warmup_steps");
+  lengthen_assumed(r, t);
   length.warmup_ratio = r.spec.number("train.warmup_ratio");
   t.warmup_steps = warmup_of(length, t.steps);
   if (!length.warmup_steps || !length.warmup_ratio) return;
