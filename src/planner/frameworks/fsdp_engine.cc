@@ -1,7 +1,9 @@
-// The events of fsdp_engine.h. FSDP2 is the base; FSDP1 and unsharded training differ where they say so.
+// The events of fsdp_engine.h. FSDP2 is the base; FSDP1 and unsharded training (fsdp_unsharded.cc) differ where they say so.
 #include "planner/frameworks/fsdp_engine.h"
 
 #include <utility>
+
+#include "planner/frameworks/fsdp_unsharded.h"
 
 namespace distsetup::replay {
 namespace {
@@ -314,29 +316,6 @@ class Fsdp1Engine : public ShardingEngine {
   std::vector<Handle> retired_;
 };
 
-// Whole parameters everywhere; gradients stay where autograd made them.
-class UnshardedEngine : public ShardingEngine {
- public:
-  using ShardingEngine::ShardingEngine;
-  void before_backward(ShardedUnit&) override {}
-  void after_backward(ShardedUnit& unit) override {
-    if (options_.gradient_leaves || options_.gradients_in_buckets) free_gradients(unit);
-  }
-  void end_backward() override {
-    for (ShardedUnit& unit : units_) after_backward(unit);
-    order_.clear();
-  }
-  void prefetch(ShardedUnit&) override {}
-  void zero_gradients() override {
-    for (ShardedUnit& unit : units_) free_gradients(unit);
-  }
-
- protected:
-  void unshard(ShardedUnit&) override {}
-  void wait(ShardedUnit&, bool) override {}
-  void reshard(ShardedUnit&) override {}
-};
-
 }  // namespace
 
 std::unique_ptr<ShardingEngine> make_engine(const Setup& s, bool unsharded, int64_t compute_bytes, Ledger& ledger,
@@ -344,6 +323,13 @@ std::unique_ptr<ShardingEngine> make_engine(const Setup& s, bool unsharded, int6
   ShardingOptions options;
   options.compute_bytes = compute_bytes;
   options.gradient_bytes = s.software.gathers_as_stored ? static_cast<int64_t>(bytes_of(s.parameter_dtype)) : options.compute_bytes;
+  // Autograd makes a gradient in its parameter's type. FSDP's policy has gathered it in the compute type; a module by itself is
+  // computed under autocast, which leaves its parameters as they are.
+  if (s.traits().never_shards && s.finetune == Finetune::kFull) {
+    options.gradient_bytes = static_cast<int64_t>(bytes_of(s.parameter_dtype));
+    options.casts_matrices = !s.compiled && options.gradient_bytes > compute_bytes;
+    options.casts_end_with_forward = s.recompute == ActivationRecompute::kFull;
+  }
   options.parameter_bytes = bytes_of(s.parameter_dtype);
   options.reduce_bytes = bytes_of(s.reduce_dtype);
   options.cast = !s.software.gathers_as_stored && options.parameter_bytes != static_cast<double>(options.compute_bytes);
@@ -363,7 +349,7 @@ std::unique_ptr<ShardingEngine> make_engine(const Setup& s, bool unsharded, int6
   // torch/distributed/fsdp/_limiter_utils.py: two all-gathers; without the limiter as many as the CPU runs ahead.
   constexpr int kLimited = 2, kUnlimited = 14;
   options.frees_in_flight = ledger.counts_only() ? 0 : s.software.limit_all_gathers ? kLimited : kUnlimited;
-  if (unsharded) return std::make_unique<UnshardedEngine>(ledger, options, units);
+  if (unsharded) return make_unsharded_engine(ledger, options, units);
   if (s.traits().flat_parameters) return std::make_unique<Fsdp1Engine>(ledger, options, units);
   return std::make_unique<ShardingEngine>(ledger, options, units);
 }

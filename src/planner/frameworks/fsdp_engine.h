@@ -18,6 +18,7 @@ struct UnitWeight {
   double scale_bytes = 0;            // per element of a quantised weight: scales beside it, which are not sharded
   bool trained = true, quantized = false;
   bool in_block_matrix = false;  // what Muon takes; it leaves embedding, head and vectors to AdamW
+  bool in_head_matrix = false;
 };
 
 // The weights of a kind of unit; all blocks share one.
@@ -50,11 +51,13 @@ struct ShardingOptions {
   bool gradient_leaves = false;       // a reduced gradient is applied in backward, or copied to the host, and freed at once
   bool gradients_in_buckets = false;  // DDP with gradient_as_bucket_view: autograd's own buffer is a temporary
   bool prefetch_in_backward = true;
-  bool stays_gathered = false;  // FSDP2: from one micro-batch to the next
-  bool reduces_at_end = false;  // FSDP2 in a pipeline: all units after the last backward, none before
-  bool one_unit = false;        // of all parameters: backward is over before anything is reduced
-  bool cast_once = false;       // a traced graph casts a shard in forward and gathers it again from there in backward
-  int frees_in_flight = 0;      // FSDP1: resharded units whose memory the limiter's events still hold
+  bool stays_gathered = false;          // FSDP2: from one micro-batch to the next
+  bool reduces_at_end = false;          // FSDP2 in a pipeline: all units after the last backward, none before
+  bool one_unit = false;                // of all parameters: backward is over before anything is reduced
+  bool cast_once = false;               // a traced graph casts a shard in forward and gathers it again from there in backward
+  bool casts_matrices = false;          // autocast over wider parameters: a matrix is cast for its first product, and the cast kept
+  bool casts_end_with_forward = false;  // autocast's own copies; without checkpoints autograd holds them until their backward
+  int frees_in_flight = 0;              // FSDP1: resharded units whose memory the limiter's events still hold
 };
 
 class ShardingEngine {

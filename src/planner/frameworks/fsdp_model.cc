@@ -83,6 +83,7 @@ void FsdpModel::make_kind(const ProgramSection& section, uint64_t facts, UnitWei
     const bool any_dimension = apart && int64_t{to.shards} * s.ep > s.model.num_experts;
     UnitWeight made = make_weight(weight, is_trained[i], to.shards, any_dimension);
     made.in_block_matrix = weight.matrix && &section == &program->block;
+    made.in_head_matrix = weight.matrix && &section != &program->block && &section != &program->embedding;
     const int place = static_cast<int>(to.weights.size());
     places[i] = apart ? kExpertPlace - place : place;
     to.weights.push_back(made);

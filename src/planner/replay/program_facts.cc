@@ -90,8 +90,8 @@ uint64_t facts_of(const Setup& s) {
   // An interpreted graph frees what no later operation reads; in Python local names hold it until the function returns.
   say(Condition::kSplitLoss, s.tp > 1 && !s.software.traced && !s.software.interpreted);
   say(Condition::kAutocast, s.autocast);
-  // A gather makes the compute type of a sharded matrix; a compiled backward casts again, as the weight lives on. Left out: trained
-  // fp32 matrices, whose casts live as long.
+  // A gather makes the compute type of a sharded matrix; a compiled backward casts again, as the weight lives on. Casts of trained
+  // matrices are the engine's (fsdp_unsharded.cc).
   say(Condition::kCastsKept, s.autocast && s.framework == Framework::kDdp && s.finetune == Finetune::kLora && !s.compiled &&
                                  s.compute != Dtype::kF32 && s.frozen_dtype != s.compute);
   say(Condition::kLogitsShifted, s.software.logits_shifted);
