@@ -14,7 +14,7 @@ namespace {
 // holds. Frozen weights stay fp32. Adapters of experts are one product on Hopper; elsewhere each expert's rows pass by themselves.
 Setup prime_row(const Row& row, Setup s) {
   constexpr int kReleased = 202601;
-  s.framework = s.dp_shard > 1 ? Framework::kFsdp2 : Framework::kDdp;
+  s.framework = Framework::kFsdp2;  // of one GPU, too
   s.sharding = s.dp_shard > 1 ? Sharding::kZero3 : Sharding::kDdp;
   s.program = "torchtitan_compiled";
   s.compiled = true;
@@ -169,14 +169,45 @@ Setup mingpt_row(const Row& row, Setup s) {
   return s;
 }
 
+// Transformers' modules in a loop of PyTorch's: nntile's reference, an exercise in DDP, vsa_embed. Plain SGD has no temporaries.
+// vsa_embed's adapters are PEFT's, in fp32.
+Setup module_loop_row(const Row& row, Setup s) {
+  s = own_script(row, s);
+  s.program = "hf_eager";
+  if (row.text("optimizer") == "SGD") s.optimizer = OptimizerKind::kSgd;
+  s.software.released = date_in(row.text("notes"));
+  if (s.finetune == Finetune::kFull) return s;
+  s.frozen_dtype = s.parameter_dtype;
+  s.lora = lora_targets("all", static_cast<int64_t>(number_after(row.text("notes"), "LoRA r=").value_or(8)));
+  s.lora.dtype = s.gradient_dtype = s.state_dtype = Dtype::kF32;
+  return s;
+}
+
 }  // namespace
 
 bool is_own_loop(const Row& row) {
   const std::string& framework = row.text("framework");
-  for (const std::string_view begin :
-       {"canifinetune", "fitcheck", "LLMs-from-scratch", "lai-proj", "llm_TII", "distributed-training-guide", "adana",
-        "nanogpt-speedrun", "universal-llm-trainer", "single-file GPT-2", "Paxml", "nanoGPT", "OKE benchmark", "GPT-2 study",
-        "VectorLM", "minGPT"}) {
+  constexpr std::string_view kLoops[] = {"canifinetune",
+                                         "fitcheck",
+                                         "LLMs-from-scratch",
+                                         "lai-proj",
+                                         "llm_TII",
+                                         "distributed-training-guide",
+                                         "adana",
+                                         "nanogpt-speedrun",
+                                         "universal-llm-trainer",
+                                         "single-file GPT-2",
+                                         "Paxml",
+                                         "nanoGPT",
+                                         "OKE benchmark",
+                                         "GPT-2 study",
+                                         "VectorLM",
+                                         "minGPT",
+                                         "nntile HF",
+                                         "vsa_embed",
+                                         "DDP exercise",
+                                         "CS336"};
+  for (const std::string_view begin : kLoops) {
     if (framework.starts_with(begin)) return true;
   }
   return framework == "prime-rl" || framework == "nanotron";
@@ -192,6 +223,9 @@ Result<Setup> loop_row(const Row& row) {
   if (framework.starts_with("universal-llm")) return universal_row(row, *common);
   if (framework.starts_with("VectorLM")) return vectorlm_row(row, *common);
   if (framework.starts_with("minGPT")) return mingpt_row(row, *common);
+  for (const std::string_view begin : {"nntile HF", "vsa_embed", "DDP exercise"}) {
+    if (framework.starts_with(begin)) return module_loop_row(row, *common);
+  }
   if (!framework.starts_with("canifinetune")) return own_script(row, *common);
   common->recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   return canifinetune_row(*common);
