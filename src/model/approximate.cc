@@ -28,6 +28,8 @@ namespace fs = std::filesystem;
 
 double d(int64_t value) { return static_cast<double>(value); }
 
+constexpr int64_t kUsualHead = 64;
+
 // The tables of roles that more than one rule reads.
 constexpr const char* kHeadKeys[] = {
     "num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "encoder_attention_heads", "decoder_attention_heads"};
@@ -51,7 +53,6 @@ bool read_latent(const ConfigSizes& s, Geometry& g) {
 }
 
 void read_heads(const ConfigSizes& s, int64_t heads_per_group, Geometry& g) {
-  constexpr int64_t kUsualHead = 64;
   g.num_heads = s.first(kHeadKeys, std::max<int64_t>(1, g.hidden / kUsualHead));
   g.num_kv_heads = s.first({"num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num",
                             "num_attention_groups"},
@@ -84,7 +85,8 @@ void read_experts(const ConfigSizes& s, Geometry& g) {
   g.num_shared_experts = s.first({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"});
   const int64_t one = s.first({"moe_shared_expert_intermediate_size"}, g.expert_feed_forward);
   g.shared_feed_forward =
-      s.first({"shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"}, g.num_shared_experts * one);
+      s.first({"shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"},
+              s.is_true({"enable_moe_block"}) ? g.feed_forward : g.num_shared_experts * one);  // Gemma 4: an MLP beside the experts
 }
 
 bool is_gated(const ConfigSizes& s, const Geometry& g) {
@@ -130,10 +132,16 @@ void read_style(const ConfigSizes& s, Geometry& g) {
   g.learned_positions = g.max_positions;
 }
 
-// Parameters of one layer's mixer. Attention: the geometry's own, with the matrix of an output gate where there is one.
+// Parameters of one layer's mixer. Attention: the geometry's own, with the matrix of an output gate where there is one (Qwen3-Next and
+// its descendants have it without saying so), and with queries and outputs by way of a low rank (DeepSeek-V4).
 double attention_parameters(const ConfigSizes& s, const Geometry& g) {
-  const double h = d(g.hidden), gate = s.is_true({"attn_output_gate"}) ? h * d(g.num_heads * g.head_size) : 0;
-  return d(layer_parameters(g, 0).attention_matmul) + gate;
+  const double h = d(g.hidden), heads = d(g.num_heads * g.head_size);
+  const bool is_gated = s.has({"attn_output_gate"}) ? s.is_true({"attn_output_gate"}) : s.text({"model_type"}).starts_with("qwen3");
+  double total = d(layer_parameters(g, 0).attention_matmul) + (is_gated ? h * heads : 0);
+  if (g.attention == Attention::kLatent) return total;
+  if (const double rank = d(s.first({"q_lora_rank"})); rank > 0) total += rank * (h + heads) - h * heads;
+  if (const double rank = d(s.first({"o_lora_rank"})); rank > 0) total += rank * (heads + d(s.first({"o_groups"}, 1)) * h) - h * heads;
+  return total;
 }
 
 // Mamba (arXiv 2312.00752, section 3.4) and Mamba-2 (2405.21060, section 7): projections of h to the inner width and back, the states
@@ -175,6 +183,30 @@ double linear_parameters(const ConfigSizes& s, const Geometry& g) {
   return 5 * h * d(g.num_heads * g.head_size);
 }
 
+// Gemma 4 (its class in Transformers 5.23): layers that see all tokens have heads of another size, and may take their keys for values;
+// the last layers read keys and values of earlier ones, and may have MLPs of twice the width.
+double global_heads(const ConfigSizes& s, const Geometry& g, const LayerParts& parts) {
+  const Value* each = s.find({"per_layer_config"});  // {"05": {head_dim: 512}, ...}, as newer releases write it
+  const auto stated = [&](const char* in_layer, const char* global, int64_t usual) {
+    const Value* value = each == nullptr || each->entries.empty() ? nullptr : each->entries.front().second.find(in_layer);
+    return d(s.first({global}, value == nullptr ? usual : as_int(*value).value.value_or(usual)));
+  };
+  const double head = stated("head_dim", "global_head_dim", 0), h = d(g.hidden);
+  if (head == 0) return 0;
+  const double groups = stated("num_key_value_heads", "num_global_key_value_heads", g.num_kv_heads);
+  const double kv = 2 * h * d(g.num_kv_heads * g.head_size);
+  const double global_kv = (s.is_true({"attention_k_eq_v"}) ? 1 : 2) * h * groups * head;
+  const int64_t sharing = std::min(s.first({"num_kv_shared_layers"}), g.num_layers);
+  int64_t sharing_globally = 0;
+  if (const Value* types = s.find({"layer_types"}); types != nullptr && !types->items.empty())
+    for (int64_t i = g.num_layers - sharing; i < g.num_layers; ++i)
+      sharing_globally += types->items[size_t(i) % types->items.size()].text == "full_attention";
+  double total = d(parts.attention) * (2 * h * d(g.num_heads) * (head - d(g.head_size)) + global_kv - kv);
+  total -= d(sharing_globally) * global_kv + d(sharing - sharing_globally) * kv;
+  if (s.is_true({"use_double_wide_mlp"})) total += d(sharing) * d(layer_parameters(g, 0).mlp_matmul);
+  return total;
+}
+
 // What the layers have more than the geometry's: in place of attention in some, attention to an encoder, no MLP.
 double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerParts& parts) {
   const double h = d(g.hidden), attention = attention_parameters(s, g), mlp = d(layer_parameters(g, 0).mlp_matmul);
@@ -188,7 +220,7 @@ double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerPart
   total += d(parts.recurrence) * (3 * h * recurrent + 2 * recurrent * recurrent / d(g.num_heads));
   total += d(parts.decoders) * attention;
   if (g.num_experts == 0) total -= d(g.num_layers - (parts.shared_blocks > 0 ? parts.shared_blocks : parts.mlps)) * mlp;
-  total += parameters_beside_layers(s, g, parts);
+  total += global_heads(s, g, parts) + parameters_beside_layers(s, g, parts);
   // Embeddings of each layer's own (Gemma 3n).
   const double rows = d(s.first({"vocab_size_per_layer_input"}));
   if (rows > 0) total += d(s.first({"hidden_size_per_layer_input"})) * d(g.num_layers) * (rows + 3 * h);
@@ -277,6 +309,10 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   g.max_positions = s.first({"max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "n_ctx"});
   g.tied_embeddings = is_tied(s);
   read_heads(s, parts.heads_per_group, g);
+  if (parts.scan == parts.layers && parts.attention == 0) {  // the heads that it states are the scan's
+    g.head_size = std::min(kUsualHead, g.hidden);
+    g.num_heads = g.num_kv_heads = g.hidden / g.head_size;
+  }
   read_style(s, g);
   g.bidirectional = sees_all_positions(s, parts);
   g.source = "config.json, read by its sizes alone";
