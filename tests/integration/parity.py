@@ -3,9 +3,10 @@
 
 usage: parity.py light|pairwise|all
 
-A cell is sharding x recompute x accumulation x precision x ranks x model; some have tensor or context parallelism too. Each is planned, emitted, started with its launch.sh, twice:
-the second run poisons freed memory in every other cell and must give the same bits either way. `light` is a handful of cells, `pairwise`
-a selection in which every pair of values of two factors occurs, `all` every cell. Standard library only; steps and sizes are small.
+A cell is sharding x recompute x accumulation x precision x ranks x model; some have tensor or context parallelism too. Each is planned,
+emitted, started with its launch.sh; every other one a second time with freed memory poisoned, which must give the same bits, and with
+`all` the others a second time too. `light` is a handful of cells, `pairwise` a selection in which every pair of values of two factors
+occurs, `all` every cell. Standard library only; steps and sizes are small.
 Leaves out: comparison with PyTorch (parity_oracle_all.sh), resuming (resume.sh).
 """
 import concurrent.futures
@@ -277,13 +278,13 @@ def check_tokens(result, cell, complaints):
         complaints.append(f"ranks have different numbers of tokens in {unequal} steps only")
 
 
-def run_cell(index, cell, work, references):
+def run_cell(index, cell, work, references, reruns_each):
     name, complaints, start = f"{index:03}-{name_of(cell)}", [], time.monotonic()
     try:
         plan(cell, work, name)
         first = launch(work, name, "first")
         poison = index % 2 == 0
-        second = launch(work, name, "second", ["--poison"] if poison else [])
+        second = launch(work, name, "second", ["--poison"] if poison else []) if poison or reruns_each else first
         for what in ("loss", "gradient_norm", "valid_tokens"):
             if [s[what] for s in first["steps"]] != [s[what] for s in second["steps"]]:
                 complaints.append(f"{what} differs between the first and the {'poisoned' if poison else 'second'} run")
@@ -347,7 +348,7 @@ def main():
                 references[key] = None
                 failures += 1
                 print(f"FAILED one-rank run of {key[0]}: {failure}", flush=True)
-        for future in [pool.submit(run_cell, i, cell, work, references) for i, cell in enumerate(cells)]:
+        for future in [pool.submit(run_cell, i, cell, work, references, which == "all") for i, cell in enumerate(cells)]:
             name, line, complaints = future.result()
             print(f"{name:<52} {line}", flush=True)
             for complaint in complaints:

@@ -1,6 +1,6 @@
 """weights.py BIN FOLDER [--every-mesh] [FAMILY...]: models that save_pretrained() wrote, through the bundled trainer and back. Of each family
 one mesh, in turn; --every-mesh: all. Those with experts run with shared experts, too.
-Every third family is also generated from its checkpoint and trained again from its export; with --every-mesh or by name, each.
+Every sixth family is also generated from its checkpoint and trained again from its export; with --every-mesh or by name, each.
 
 Of each family, type and mesh:
   loss     the first step's is Transformers' own, to 1e-5
@@ -290,7 +290,7 @@ def main():
         for offset, mesh in chosen_meshes:
             dtype = list(TYPES)[(number + offset) % len(TYPES)]  # every family in every type, every mesh in every type
             try:
-                check(binary, folder, name, dtype, mesh, text, every_mesh or chosen or number % 3 == 0)
+                check(binary, folder, name, dtype, mesh, text, every_mesh or chosen or number % 6 == 0)
             except RuntimeError as failure:
                 failures.append(f"{name}, {dtype}, {mesh}: {failure}")
                 print(failures[-1], flush=True)

@@ -443,7 +443,7 @@ TEMPLATE_TEST_CASE("cuda: cross entropy of columns that ranks share", "[cuda_ker
   const Shape s =
       GENERATE(Shape{2, 9, 64}, Shape{3, 9, 257}, Shape{4, 9, 257}, Shape{4, 9, 5}, Shape{1, 1030, 3});  // more rows than blocks
   const LogitShape logits = GENERATE(LogitShape{1, 0}, LogitShape{0.5f, 2.0f});
-  if (s.T > 100 && logits.soft_cap > 0) return;  // slow here, and nothing new
+  if (s.T > 100 && (logits.soft_cap > 0 || !std::is_same_v<TestType, float>)) return;  // slow here, and nothing new
   constexpr cuda::Element kOf = kElement<TestType>;
   const int64_t columns = (s.V + s.size - 1) / s.size;
   const auto z = random_values<TestType>(s.T * s.V, 1);

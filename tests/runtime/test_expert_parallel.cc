@@ -97,15 +97,16 @@ void check_strategies(const std::string& which, const std::vector<Recompute>& wa
   }
 }
 
-TEST_CASE("experts shared by ranks train with every sharding, accumulation and recomputation as on one rank", "[expert_parallel]") {
-  const bool is_long = num_rounds(1) > 1;
-  check_strategies("qwen2", is_long ? std::vector{Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull}
-                                    : std::vector{Recompute::kFull});
-  if (!is_long) check_strategies("qwen2", {Recompute::kSelective}, 7);
+TEST_CASE("experts shared by ranks train with every sharding, accumulation and recomputation as on one rank",
+          "[expert_parallel][nightly]") {
+  const std::vector<Recompute> all = {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull};
+  if (is_nightly()) return check_strategies("qwen2", all);
+  check_strategies("qwen2", {Recompute::kFull}, 2);
+  check_strategies("qwen2", {Recompute::kSelective}, 7);
 }
 
-TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[expert_parallel]") {
-  const int each = num_rounds(1) > 1 ? 1 : 7;
+TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[expert_parallel][nightly]") {
+  const int each = is_nightly() ? 1 : 7;
   check_strategies("glm4", {Recompute::kNone}, each);
   check_strategies("mixtral", {Recompute::kSelective}, each);
   check_strategies("qwen3", {Recompute::kFull}, each);
@@ -150,8 +151,8 @@ TEST_CASE("ranks that share experts with a capacity train as the same ranks with
     }
 }
 
-TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel]") {
-  check_strategies("adversarial", {Recompute::kNone}, num_rounds(1) > 1 ? 1 : 3);
+TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel][nightly]") {
+  check_strategies("adversarial", {Recompute::kNone}, is_nightly() ? 1 : 3);
   TinyOptions o;  // and it is so: all rows of all ranks come to the first
   o.geometry = shared_geometry("adversarial", 2);
   o.sharding = Sharding::kZero3, o.shard = 2, o.ep = 2;
@@ -175,8 +176,8 @@ TEST_CASE("shared experts of which one gets every token train with every shardin
 }
 
 TEST_CASE("shared experts learn from pairs as on one rank, also beside the reference that is the model without adapters",
-          "[expert_parallel]") {
-  const size_t each = num_rounds(1) > 1 ? 1 : 2;
+          "[expert_parallel][nightly]") {
+  const size_t each = is_nightly() ? 1 : 2;
   for (size_t n = 0; n < strategies().size(); n += each) {
     const SharedStrategy& s = strategies()[n];
     for (const bool has_adapters : {false, true}) {
@@ -194,11 +195,11 @@ TEST_CASE("shared experts learn from pairs as on one rank, also beside the refer
   }
 }
 
-TEST_CASE("shared experts with accumulation of four and one micro-batch train as on one rank", "[expert_parallel]") {
+TEST_CASE("shared experts with accumulation of four and one micro-batch train as on one rank", "[expert_parallel][nightly]") {
   for (const int64_t accumulation : {1, 4}) {
     for (const SharedStrategy& s : strategies()) {
       if (s.replicate * s.shard * accumulation > 8 || s.cp > 1) continue;
-      if (num_rounds(1) == 1 && s.shard != (accumulation == 1 ? 4 : 2)) continue;
+      if (!is_nightly() && s.shard != (accumulation == 1 ? 4 : 2)) continue;
       INFO(s.name << " accumulation " << accumulation);
       TinyOptions o;
       o.geometry = shared_geometry("mixtral", s.ep);
@@ -210,9 +211,10 @@ TEST_CASE("shared experts with accumulation of four and one micro-batch train as
   }
 }
 
-TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit", "[expert_parallel]") {
+TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit", "[expert_parallel][nightly]") {
+  int number = 0;
   for (const SharedStrategy& s : strategies()) {
-    if (s.cp > 1 || (num_rounds(1) == 1 && s.ep == 4)) continue;
+    if (s.cp > 1 || (!is_nightly() && s.ep == 4) || !is_taken(number++, 2)) continue;
     INFO(s.name);
     TinyOptions o;
     o.geometry = shared_geometry("qwen2", s.ep);
@@ -228,7 +230,7 @@ TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit",
   }
 }
 
-TEST_CASE("a part of a model whose experts ranks share is trained as on one rank", "[expert_parallel]") {
+TEST_CASE("a part of a model whose experts ranks share is trained as on one rank", "[expert_parallel][nightly]") {
   const std::vector<TunedCase> cases = {{"adapters on q and v", {}, {"q_proj", "v_proj"}, 3},
                                         {"adapters on all", {}, {std::string(kAllLinear)}, 2},
                                         {"experts of the first layer", {"model.layers.0.mlp.experts"}, {}, 0},
@@ -236,7 +238,7 @@ TEST_CASE("a part of a model whose experts ranks share is trained as on one rank
   for (size_t n = 0; n < strategies().size(); ++n) {
     const SharedStrategy& s = strategies()[n];
     for (size_t of = 0; of < cases.size(); ++of) {
-      if (num_rounds(1) == 1 && of != n % cases.size()) continue;  // in turn
+      if (!is_taken(int(n * cases.size() + of), 7)) continue;
       const TunedCase& c = cases[of];
       INFO(s.name << ", " << c.name);
       TinyOptions o;
@@ -245,7 +247,7 @@ TEST_CASE("a part of a model whose experts ranks share is trained as on one rank
       o.accumulation = 2;
       tune(o, c);
       split(o, s);
-      check_as_one_rank(o, {num_rounds(1) > 1 ? Recompute::kNone : Recompute::kFull});
+      check_as_one_rank(o, {is_nightly() ? Recompute::kNone : Recompute::kFull});
     }
   }
 }

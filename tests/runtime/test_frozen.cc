@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/as_one_rank.h"
+#include "support/seed.h"
 
 #include <catch2/catch.hpp>
 
@@ -100,12 +101,14 @@ TinyOptions split_options(const TunedCase& c, const SplitMesh& m) {
   return o;
 }
 
-TEST_CASE("adapters beside matrices that ranks split train as on one rank", "[frozen][tp]") {
+TEST_CASE("adapters beside matrices that ranks split train as on one rank", "[frozen][tp][nightly]") {
+  static int number = 0;
   const auto m = GENERATE(SplitMesh{"tp 2", Sharding::kDdp, 1, 2}, SplitMesh{"tp 4, accumulated", Sharding::kDdp, 1, 4, 1, 2},
                           SplitMesh{"zero1 2 x tp 2, accumulated", Sharding::kZero1, 2, 2, 1, 2},
                           SplitMesh{"zero2 2 x tp 2", Sharding::kZero2, 2, 2}, SplitMesh{"zero3 2 x tp 2", Sharding::kZero3, 2, 2},
                           SplitMesh{"cp 2 x tp 2", Sharding::kZero3, 1, 2, 2});
   for (const TunedCase& c : kSplitCases) {
+    if (!is_taken(number++, 2)) continue;
     INFO(m.name << ", " << c.name);
     TinyOptions o = split_options(c, m);
     check_as_one_rank(o, {Recompute::kNone, Recompute::kSelective, Recompute::kFull});
@@ -134,7 +137,8 @@ struct StagedMesh {
   int64_t accumulation;
 };
 
-TEST_CASE("a part of a model, and adapters, are trained over stages as on one rank", "[frozen][pp]") {
+TEST_CASE("a part of a model, and adapters, are trained over stages as on one rank", "[frozen][pp][nightly]") {
+  static int number = 0;
   const auto m = GENERATE(
       StagedMesh{"pp 2", Sharding::kDdp, 1, 1, 2, 1, 4}, StagedMesh{"pp 4", Sharding::kDdp, 1, 1, 4, 1, 4},
       StagedMesh{"pp 2 x 2 chunks", Sharding::kDdp, 1, 1, 2, 2, 4}, StagedMesh{"zero1 2 x pp 2", Sharding::kZero1, 2, 1, 2, 1, 2},
@@ -144,7 +148,7 @@ TEST_CASE("a part of a model, and adapters, are trained over stages as on one ra
   cases.push_back({"adapters on v of layer 3", {}, {"layers.3.self_attn.v_proj"}, 2});
   cases.push_back({"head", {"lm_head"}, {}, 0});
   for (const TunedCase& c : cases) {
-    if (m.tp > 1 && c.quantized) continue;
+    if (!is_taken(number++, 3) || (m.tp > 1 && c.quantized)) continue;
     INFO(m.name << ", " << c.name);
     TinyOptions o = split_options(c, {"", m.sharding, m.shard, m.tp, 1, m.accumulation});
     o.geometry.num_layers = 5;
@@ -173,11 +177,13 @@ TinyOptions of_whole_blocks(TinyOptions o) {
   return o;
 }
 
-TEST_CASE("adapters beside nf4 that ranks split train as on one rank", "[frozen][tp]") {
+TEST_CASE("adapters beside nf4 that ranks split train as on one rank", "[frozen][tp][nightly]") {
+  static int number = 0;
   const auto m = GENERATE(SplitMesh{"tp 2", Sharding::kDdp, 1, 2}, SplitMesh{"tp 4, accumulated", Sharding::kDdp, 1, 4, 1, 2},
                           SplitMesh{"zero1 2 x tp 2", Sharding::kZero1, 2, 2}, SplitMesh{"zero3 2 x tp 2", Sharding::kZero3, 2, 2},
                           SplitMesh{"cp 2 x tp 2", Sharding::kZero3, 1, 2, 2});
   for (const TunedCase& c : kSplitCases) {
+    if (!is_taken(number++, 2)) continue;
     INFO(m.name << ", " << c.name);
     TinyOptions o = of_whole_blocks(split_options(c, m));
     check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});

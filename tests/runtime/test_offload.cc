@@ -123,9 +123,11 @@ void check_as_without(const Plan& moved, const Trained& without) {
   CHECK(trained(moved, 3, {.poison = true}) == without);
 }
 
-TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offload]") {
+TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offload][nightly]") {
   const Way way = GENERATE(from_range(kWays));
   const int64_t accumulation = GENERATE(1, 2, 4);
+  static int number = 0;
+  if (!is_taken(number++, 2)) return;
   const Dtype precision = accumulation == 2 ? Dtype::kF32 : accumulation == 4 ? Dtype::kBf16 : way.tp > 1 ? Dtype::kF16 : Dtype::kF32;
   TinyOptions o = options_of(way, accumulation, precision);
   INFO(way.name << ", accumulation " << accumulation << ", " << name(precision));
@@ -142,7 +144,7 @@ TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offl
   CHECK(trained(from_host(tiny_plan(o)), 4, {.poison = true}).result.losses == losses);
 }
 
-TEST_CASE("offload: experts that ranks share, and those of tensor-parallel ranks", "[offload]") {
+TEST_CASE("offload: experts that ranks share, and those of tensor-parallel ranks", "[offload][nightly]") {
   struct ExpertWay {
     const char* name;
     Sharding sharding;
@@ -155,6 +157,8 @@ TEST_CASE("offload: experts that ranks share, and those of tensor-parallel ranks
       ExpertWay{"cp", Sharding::kZero3, 1, 1, 1, 2, 1, 2}, ExpertWay{"tp", Sharding::kZero3, 1, 2, 2, 1, 1, 1},
       ExpertWay{"tp x ep", Sharding::kZero2, 1, 2, 2, 1, 1, 4}, ExpertWay{"pp", Sharding::kZero3, 1, 2, 1, 1, 2, 2});
   const int64_t accumulation = GENERATE(1, 2);
+  static int number = 0;
+  if (!is_taken(number++, 2)) return;
   TinyOptions o;
   o.geometry = expert_geometry("mixtral");
   o.geometry.num_experts = 8, o.geometry.feed_forward = 38;
@@ -234,9 +238,11 @@ std::pair<int64_t, int64_t> most_kept(const Schedule& list) {
   return {*std::max_element(device.begin(), device.end()), *std::max_element(host.begin(), host.end())};
 }
 
-TEST_CASE("offload: activations wait on the host, on every mesh and with every recomputation", "[offload]") {
+TEST_CASE("offload: activations wait on the host, on every mesh and with every recomputation", "[offload][nightly]") {
   const Way way = GENERATE(from_range(kWays));
   const Recompute recompute = GENERATE(Recompute::kNone, Recompute::kKeepAttention, Recompute::kEveryK, Recompute::kFull);
+  static int number = 0;
+  if (!is_taken(number++, 3)) return;
   const int64_t accumulation = recompute == Recompute::kNone || way.pp > 1 ? 4 : 1;  // a pipeline has several under way
   TinyOptions o = options_of(way, accumulation, recompute == Recompute::kFull ? Dtype::kBf16 : Dtype::kF32);
   o.recompute = recompute;
