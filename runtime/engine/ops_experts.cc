@@ -240,7 +240,7 @@ void balance_loss(const Call& c) {
       cpu::balance_loss(in<double>(c, 0), c.reads[0].dim(1), c.attributes->chosen, c.attributes->multiplier * *in<double>(c, 1));
 }
 
-// logits, router_scale, loss -> loss
+// logits, router_scale, loss[, what backward reads] -> loss
 template <class E>
 void router_z_loss(const Call& c) {
   *out<double>(c, 0) +=
@@ -258,26 +258,24 @@ void router_z_loss_backward(const Call& c) {
   });
 }
 
-#define DISTSETUP_ENTRY(kernel) \
-  NativeOp { #kernel, kernel < float>, kernel < Bf16> }
-#define DISTSETUP_ROUTE(kernel, score)                                                                           \
-  NativeOp{#kernel, route<RouterScore::score, float>, route<RouterScore::score, Bf16>}, NativeOp {               \
-#kernel "_backward", route_backward < RouterScore::score, float>, route_backward < RouterScore::score, Bf16> \
-  }
-#define DISTSETUP_WEIGHTED(kernel, F)                                                                                          \
-  NativeOp{#kernel, gated_weighted<Activation::F, float>, gated_weighted<Activation::F, Bf16>},                                \
-      NativeOp{#kernel "_rows", gated_rows<Activation::F, float>, gated_rows<Activation::F, Bf16>},                            \
-      NativeOp{#kernel "_rows_backward", gated_rows_backward<Activation::F, float>, gated_rows_backward<Activation::F, Bf16>}, \
-      NativeOp {                                                                                                               \
-#kernel "_backward", gated_weighted_backward < Activation::F, float>, gated_weighted_backward < Activation::F, Bf16>       \
-  }
+#define DISTSETUP_NAMED(name, kernel) \
+  NativeOp { name, kernel<float>, kernel<Bf16>, kernel<F16> }
+#define DISTSETUP_ENTRY(kernel) DISTSETUP_NAMED(#kernel, kernel)
+#define DISTSETUP_OF(name, kernel, of) \
+  NativeOp { name, kernel<of, float>, kernel<of, Bf16>, kernel<of, F16> }
+#define DISTSETUP_ROUTE(kernel, score) \
+  DISTSETUP_OF(#kernel, route, RouterScore::score), DISTSETUP_OF(#kernel "_backward", route_backward, RouterScore::score)
+#define DISTSETUP_WEIGHTED(kernel, F)                                                                                              \
+  DISTSETUP_OF(#kernel, gated_weighted, Activation::F), DISTSETUP_OF(#kernel "_backward", gated_weighted_backward, Activation::F), \
+      DISTSETUP_OF(#kernel "_rows", gated_rows, Activation::F),                                                                    \
+      DISTSETUP_OF(#kernel "_rows_backward", gated_rows_backward, Activation::F)
 constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
                                DISTSETUP_ROUTE(route_softmax_biased, kSoftmax),
                                DISTSETUP_ROUTE(route_sigmoid, kSigmoid),
                                DISTSETUP_ENTRY(sort_experts),
                                DISTSETUP_ENTRY(permute),
                                DISTSETUP_ENTRY(unpermute),
-                               NativeOp{"unpermute_add", unpermute<float>, unpermute<Bf16>},
+                               DISTSETUP_NAMED("unpermute_add", unpermute),
                                DISTSETUP_WEIGHTED(swiglu_weighted, kSilu),
                                DISTSETUP_WEIGHTED(geglu_weighted, kGelu),
                                DISTSETUP_WEIGHTED(geglu_tanh_weighted, kGeluTanh),
@@ -292,10 +290,13 @@ constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
                                DISTSETUP_ENTRY(sum_routes),
                                DISTSETUP_ENTRY(balance_loss),
                                DISTSETUP_ENTRY(router_z_loss),
+                               DISTSETUP_NAMED("router_z_loss_of_all", router_z_loss),
                                DISTSETUP_ENTRY(router_z_loss_backward)};
 #undef DISTSETUP_WEIGHTED
 #undef DISTSETUP_ROUTE
+#undef DISTSETUP_OF
 #undef DISTSETUP_ENTRY
+#undef DISTSETUP_NAMED
 
 }  // namespace
 

@@ -18,7 +18,8 @@ namespace {
 using at::Tensor;
 
 Tensor tensor(const Argument& a) {
-  return at::from_blob(a.data, a.shape, at::TensorOptions().dtype(a.dtype == Dtype::kBf16 ? at::kBFloat16 : at::kFloat));
+  const auto type = a.dtype == Dtype::kBf16 ? at::kBFloat16 : a.dtype == Dtype::kF16 ? at::kHalf : at::kFloat;
+  return at::from_blob(a.data, a.shape, at::TensorOptions().dtype(type));
 }
 // The matrices of a stack, one below the other.
 std::vector<Tensor> matrices(const Argument& stack, int64_t num_experts) {
@@ -41,13 +42,26 @@ void each_expert(const Call& c, const F& f) {
   for (int64_t e = 0; e < num_experts; ++e) f(size_t(e), starts[e], starts[e + 1] - starts[e]);
 }
 
+// out = a · b, or added to what is there. fp16 is widened, as in ops_aten.cc.
+void multiply(Tensor& out, const Tensor& a, const Tensor& b, bool adds) {
+  if (out.scalar_type() == at::kHalf) {
+    Tensor sum = adds ? out.to(at::kFloat) : at::empty(out.sizes(), at::TensorOptions().dtype(at::kFloat));
+    at::cpu::addmm_out(sum, sum, a.to(at::kFloat), b.to(at::kFloat), adds ? 1 : 0, 1);
+    out.copy_(sum);
+  } else if (adds) {
+    at::cpu::addmm_out(out, out, a, b, 1, 1);
+  } else {
+    at::cpu::mm_out(out, a, b);
+  }
+}
+
 // x, W, starts -> y = x · Wᵀ; the views have Wᵀ. dy, W, starts -> dx = dy · W.
 void grouped(const Call& c) {
   const GroupedViews& v = grouped_views(c);
   each_expert(c, [&](size_t e, int64_t first, int64_t rows) {
     if (rows == 0) return;
     Tensor y = v.second.narrow(0, first, rows);
-    at::cpu::mm_out(y, v.first.narrow(0, first, rows), v.matrices[e]);
+    multiply(y, v.first.narrow(0, first, rows), v.matrices[e], false);
   });
 }
 // dy, x, starts -> g = [g +] dyᵀ · x; of an expert without rows [g +] 0
@@ -59,11 +73,7 @@ void grouped_dw(const Call& c) {
       if (!c.accumulate) std::memset(g.data_ptr(), 0, size_t(g.numel() * g.element_size()));
       return;
     }
-    const Tensor dy = v.first.narrow(0, first, rows).t(), x = v.second.narrow(0, first, rows);
-    if (c.accumulate)
-      at::cpu::addmm_out(g, g, dy, x, 1, 1);
-    else
-      at::cpu::mm_out(g, dy, x);
+    multiply(g, v.first.narrow(0, first, rows).t(), v.second.narrow(0, first, rows), c.accumulate);
   });
 }
 

@@ -115,9 +115,9 @@ void clipped_swiglu_backward(const Call& c) {
 }
 
 #define DISTSETUP_ENTRY(kernel) \
-  NativeOp { #kernel, kernel < float>, kernel < Bf16> }
+  NativeOp { #kernel, kernel < float>, kernel < Bf16>, kernel < F16> }
 #define DISTSETUP_CLIPPED(name, function, of) \
-  NativeOp { name, function<WeightOf::of, float>, function<WeightOf::of, Bf16> }
+  NativeOp { name, function<WeightOf::of, float>, function<WeightOf::of, Bf16>, function<WeightOf::of, F16> }
 constexpr std::array kTable = {DISTSETUP_ENTRY(head_sinks),
                                DISTSETUP_ENTRY(head_sinks_backward),
                                DISTSETUP_ENTRY(grouped_bias_add),

@@ -323,6 +323,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
     if (split.ep > 1 && has_expert_rows(op)) {
       add_over_experts(op, builder);
     } else if (tp > 1) {
+      if (op.kernel == "router_z_loss") op.attributes.tensor_ranks = tp;
       add_split(op, builder, {add_low(op, adapters, builder), unpacked});
     } else {
       builder.add(unpacked(op));

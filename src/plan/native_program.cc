@@ -300,17 +300,13 @@ ProgramSplit split_of(const Plan& plan) {
   return split;
 }
 
-Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator, Dtype compute) {
+Diagnostics check_native_kernels(const Geometry& g, Accelerator accelerator) {
   const bool on_gpu = accelerator != Accelerator::kCpu;
-  bool is_capped = false, has_experts = false;  // libtorch's flash attention is built without soft caps
-  each_op(*native_programs(g), [&](const Op& op) {
-    is_capped = is_capped || (op.kind == OpKind::kAttention && op.attributes.soft_cap > 0);
-    has_experts = has_experts || op.kind == OpKind::kGroupedGemm;
-  });
+  bool is_capped = false;  // libtorch's flash attention is built without soft caps
+  each_op(*native_programs(g),
+          [&](const Op& op) { is_capped = is_capped || (op.kind == OpKind::kAttention && op.attributes.soft_cap > 0); });
   Diagnostics out;
   if (is_capped && on_gpu) out.push_back(refusal(g, "CUDA has no kernel for attention with a soft cap"));
-  if (has_experts && compute == Dtype::kF16 && !on_gpu)
-    out.push_back(refusal(g, fmt::format("{} experts in fp16 on CPUs", g.num_experts)));
   return out;
 }
 

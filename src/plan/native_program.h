@@ -54,8 +54,8 @@ Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split = {
 // Any length for a family without a file.
 LongestSequence longest_sequence(const Geometry& geometry, const ProgramSplit& split = {}, const Tuning& tuning = {});
 
-// Kernels of its programs that the device has not got, or not in this type.
-Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator, Dtype compute);
+// Kernels of its programs that the device has not got.
+Diagnostics check_native_kernels(const Geometry& geometry, Accelerator accelerator);
 
 // `micro_batch` counts samples: pairs are two sequences each.
 Symbols native_symbols(const Geometry& geometry, int64_t micro_batch, int64_t sequence_length, const ProgramSplit& split = {});

@@ -108,7 +108,7 @@ Diagnostics check_bundled(const Plan& p) {
   const Mesh& m = p.mesh;
   require(p.train.init == kRandomInit || p.train.init == kWeightsInit, code::kUnknownValue,
           fmt::format("train.init is '{}', expected {} or {}", p.train.init, kRandomInit, kWeightsInit));
-  append(out, check_native_kernels(p.model, p.hardware.accelerator, p.precision.compute));
+  append(out, check_native_kernels(p.model, p.hardware.accelerator));
   const LongestSequence longest = longest_sequence(p.model, split_of(p), tuning_of(p.train));
   require(longest.tokens == 0 || p.train.sequence_length <= longest.tokens, code::kOutOfRange,
           fmt::format("the sequence length is {}, too long for model '{}': {}", p.train.sequence_length, p.model.name, longest.why),

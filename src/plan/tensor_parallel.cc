@@ -126,6 +126,19 @@ void add_loss(const Op& op, ProgramBuilder& b) {
   b.add(std::move(finish));
 }
 
+// The z-loss is of the tokens of all ranks, and each has a part of its gradient: that of its own scores.
+void add_z_loss(Op op, ProgramBuilder& b) {
+  Op gather;
+  gather.name = op.name + "_gather";
+  gather.kernel = "gather_scores";
+  gather.reads = {op.reads[0]};
+  gather.writes = {op.reads[0] + "_all"};
+  op.kernel = "router_z_loss_of_all";
+  op.reads = {gather.writes[0], op.reads[1], op.reads[2], op.reads[0]};
+  b.add(std::move(gather));
+  b.add(std::move(op));
+}
+
 // The load-balancing loss is of the tokens of all ranks.
 void add_balance_loss(Op op, ProgramBuilder& b) {
   Op gather, sum;
@@ -167,6 +180,7 @@ void add_split(Op op, ProgramBuilder& b, const AroundProduct& around) {
   if (op.kernel == "linear" || op.kernel == "linear_add") return add_product(std::move(op), b, around);
   if (op.kernel == "embedding_forward") return add_partial(std::move(op), b, {});
   if (op.kernel == "cross_entropy") return add_loss(op, b);
+  if (op.kernel == "router_z_loss") return add_z_loss(std::move(op), b);
   if (op.kernel == "balance_loss") return add_balance_loss(std::move(op), b);
   if (op.kernel == "qk_norm_wide") return b.fail("its norms of q and k go over all heads, which tensor parallelism splits");
   gather_latent(op, b);

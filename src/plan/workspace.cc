@@ -75,10 +75,11 @@ int64_t cpu_columns_bf16(const Step& step) {
 // In fp16 both operands and the result of a product are widened (runtime/engine/ops_aten.cc).
 int64_t cpu_product_f16(const Step& step) {
   const bool is_columns = step.kernel.starts_with("columns"), is_dw = step.kernel.ends_with("_dw");
-  if (!is_columns && !step.kernel.starts_with("linear")) return 0;
-  const int64_t rows = step.reads[0].shape[0];
+  const bool is_grouped = step.kernel.starts_with("grouped_linear");  // of one expert, which may have all rows
+  if (!is_columns && !is_grouped && !step.kernel.starts_with("linear")) return 0;
+  const int64_t rows = step.reads[0].shape[0], experts = is_grouped ? step.reads[2].shape[0] - 1 : 1;
   const std::vector<int64_t>& w = is_dw ? step.writes[0].shape : step.reads[1].shape;
-  return (rows * w[0] + rows * w[1] + w[0] * w[1]) * size_bytes(Dtype::kF32);
+  return (rows * w[0] / experts + rows * w[1] + w[0] / experts * w[1]) * size_bytes(Dtype::kF32);
 }
 
 // Of one expert's rows at a time: at most all of them.

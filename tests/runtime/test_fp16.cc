@@ -9,8 +9,10 @@
 #include <limits>
 #include <random>
 
+#include "plan/check_job.h"
 #include "runtime/device/meter.h"
 #include "runtime/engine/threads.h"
+#include "runtime/expert_cases.h"
 #include "runtime/kernels/cpu/bf16.h"
 #include "runtime/oracle.h"
 #include "runtime/tiny.h"
@@ -236,11 +238,40 @@ TEST_CASE("in fp16 nothing is allocated but what is declared", "[fp16]") {
   install_meter();
   set_compute_threads(1);
   TinyOptions o = options_of({"one rank", Sharding::kDdp});
-  o.rank = GENERATE(0, 3);
-  if (o.rank > 0) o.targets = {"q_proj", "down_proj"};
+  const auto what = GENERATE(as<std::string>(), "dense", "adapters", "mixtral", "glm4", "gpt_oss");
+  INFO(what);
+  if (what == "adapters")
+    o.rank = 3, o.targets = {"q_proj", "down_proj"};
+  else if (what != "dense")
+    o.geometry = expert_geometry(what);
   const Plan plan = tiny_plan(o);
   const auto self = make_self_communicator(plan.mesh);
   CHECK(undeclared_bytes(plan, *self) == "");
+}
+
+TEST_CASE("experts train in fp16 as in fp32, also shared by ranks, poisoned and computed again", "[fp16][experts]") {
+  const auto which = GENERATE(as<std::string>(), "mixtral", "qwen2", "glm4", "gpt_oss");
+  struct ExpertWay {
+    const char* name;
+    Sharding sharding;
+    int shard, ep, tp;
+  };
+  const auto way = GENERATE(ExpertWay{"one rank", Sharding::kDdp, 1, 1, 1}, ExpertWay{"zero3, ep 2", Sharding::kZero3, 2, 2, 1},
+                            ExpertWay{"zero1, tp 2, ep 2", Sharding::kZero1, 1, 2, 2});
+  TinyOptions o;
+  o.geometry = expert_geometry(which);
+  o.geometry.num_experts = 6, o.geometry.feed_forward = 38;
+  if (which == "glm4") o.geometry.router_groups = 3;
+  o.sharding = way.sharding, o.shard = way.shard, o.ep = way.ep, o.tp = way.tp;
+  INFO(which << ", " << way.name);
+  const RunResult exact = train(tiny_plan(o), 8);
+  o.precision = Dtype::kF16;
+  REQUIRE(check_job(tiny_plan(o)) == std::vector<std::string>{});
+  const RunResult half = train(tiny_plan(o), 8);
+  CHECK(half.losses.back() < half.losses.front());
+  CHECK(difference(half.losses, exact.losses) < 1e-2);  // rounded scores choose another expert now and then
+  o.recompute = Recompute::kFull;
+  CHECK(train(tiny_plan(o), 8, {.poison = true}) == half);
 }
 
 TEST_CASE("adapters and preference pairs train in fp16 as in fp32", "[fp16]") {

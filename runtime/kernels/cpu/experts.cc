@@ -294,6 +294,7 @@ void router_z_loss_backward(const E* logits, const E* before, E* dlogits, int64_
   template void balance_backward(const E*, const double*, const E*, E*, int64_t, int64_t, int64_t, double);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
+DISTSETUP_INSTANTIATE(F16)
 #undef DISTSETUP_INSTANTIATE
 
 }  // namespace distsetup::cpu

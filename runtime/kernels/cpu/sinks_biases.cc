@@ -129,6 +129,7 @@ float clipped_swiglu_row_backward(const E* dm, const E* gu, float weight, E* dgu
   template float clipped_swiglu_row_backward(const E*, const E*, float, E*, int64_t, ClippedGate);
 DISTSETUP_INSTANTIATE(float)
 DISTSETUP_INSTANTIATE(Bf16)
+DISTSETUP_INSTANTIATE(F16)
 #undef DISTSETUP_INSTANTIATE
 
 }  // namespace distsetup::cpu

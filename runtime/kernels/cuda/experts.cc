@@ -292,6 +292,7 @@ const std::map<std::string, OpFunction>& expert_kernels() {
       {"sum_routes", add_up_routes},
       {"balance_loss", add_balance_loss},
       {"router_z_loss", add_z_loss},
+      {"router_z_loss_of_all", add_z_loss},
       {"router_z_loss_backward", add_z_loss_backward}};
   return table;
 }

@@ -211,8 +211,7 @@ Diagnostics needs_program(const Arguments& arguments, const TemplateSet& templat
       others += (others.empty() ? "" : ", ") + one;
   }
   if (!others.empty()) others = fmt::format("; or --target with --via {}, of these: {}", target, others);
-  const bool bundled_runs =
-      check_native(plan.model).empty() && check_native_kernels(plan.model, plan.hardware.accelerator, plan.precision.compute).empty();
+  const bool bundled_runs = check_native(plan.model).empty() && check_native_kernels(plan.model, plan.hardware.accelerator).empty();
   return {error(
       code::kMissingArgument, command_line(),
       fmt::format("the run is planned for trainer {}, which runs a script of your own, and none is named", plan.strategy.trainer),

@@ -183,8 +183,7 @@ void take_hardware(Resolving& r) {
   if (r.native() && gpu != r.problem.gpus.end() && r.plan().hardware.accelerator == Accelerator::kCuda)
     r.plan().host = host_rates(gpu->second, h.host_memory_bytes_per_s, r.per_node, embedded_calibration());
   if (!r.native() || has_error(r.said)) return;
-  append(r.said,
-         pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator, r.plan().precision.compute), model_at(r)));
+  append(r.said, pinned_at(check_native_kernels(r.plan().model, r.plan().hardware.accelerator), model_at(r)));
 }
 
 // Published weights, matched with the model's programs.
