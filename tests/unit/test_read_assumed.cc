@@ -144,6 +144,14 @@ TEST_CASE("assumed: files of other tools are told by name, with the tags of thei
        "LLaMA-Factory's version 1"},
       {"version: v2\ndescription: d\nbudget: b\ntasks: [{name: t, image: {beaker: i}}]\n", "Beaker"},
       {"task: llm-sft\nbase_model: m\nproject_name: p\nbackend: local\nparams: {epochs: 1}\n", "AutoTrain"},
+      {"datasets: [{class_name: MegatronDataset}]\nmodel_args: {model_class: m}\ntuning_args: {tuning_method: pretraining}\n",
+       "dolomite-engine"},
+      {"mode: both\nalgorithm: {algorithm_type: grpo}\nmodel: {model_path: m}\nbuffer: {batch_size: 8}\nexplorer: {}\n",
+       "Trinity-RFT"},
+      {"dump_dir: d\nname: n\nsteps: 10\noptim: {lr: 1e-3}\ndistributed: {fsdp_type: full_shard}\nmodel: {dim: 64}\n", "Lingua"},
+      {"model: {name: m}\ndataset: {path: d}\ntrainer: {dtype: bfloat16}\noptimizer: {name: adamw}\nregime: {num_steps: 5}\n",
+       "fairseq2"},
+      {"job: extension\nconfig: {name: n, process: [{type: sd_trainer, train: {lr: 1e-4}}]}\n", "AI Toolkit"},
       {"model: m\ntrain: true\nfine_tune_type: lora\niters: 100\nlora_parameters: {rank: 8}\n", "MLX-LM"},
   };
   for (const auto& [text, tool] : files) {
@@ -154,6 +162,10 @@ TEST_CASE("assumed: files of other tools are told by name, with the tags of thei
     CHECK(report.unreadable[0].message.find(tool) != std::string::npos);
   }
   CHECK(refusal("rl.toml", "[slurm]\njob_name = \"check\"\n").find("prime-rl") != std::string::npos);
+  CHECK(refusal("rl.toml", "[train]\nepoch = 1\n[policy]\nmodel_name_or_path = \"m\"\n[policy.parallelism]\ntp_size = 2\n")
+            .find("Cosmos-RL") != std::string::npos);
+  CHECK(refusal("lora.toml", "network_module = \"networks.lora\"\ntrain_batch_size = 4\nmax_train_steps = 10\n").find("kohya") !=
+        std::string::npos);
   // accelerate's loader knows no tags: there it is a mistake.
   const std::string tagged =
       "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 8\nnum_machines: !env NODES\n";
