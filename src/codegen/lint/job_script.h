@@ -8,6 +8,12 @@
 
 namespace distsetup::lint {
 
+// What a script does about commands that fail: pipe_status.h.
+struct FailureRules {
+  bool keeps_status = false;  // of a pipe: pipefail, or PIPESTATUS, which the script looks at
+  bool stops = false;         // set -e
+};
+
 struct JobScript {
   const LintSetup& setup;
   const Document& d;
@@ -15,6 +21,7 @@ struct JobScript {
   const ScriptPart& part;
   bool is_batch = false;
   int64_t nodes = 0, gpus = 0;
+  FailureRules failures = {};
 
   const ShellCommand& command(const LaunchLine& line) const { return part.script.commands[line.command]; }
   const Directive* directive(std::string_view name) const { return part.script.directive(name); }

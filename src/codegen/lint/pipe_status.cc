@@ -92,22 +92,27 @@ bool restarts_pods(const Document& d) {
 
 }  // namespace
 
+FailureRules failure_rules(const Document& d, const ShellScript& script) {
+  return {keeps_status(d, script), stops_at_failures(script)};
+}
+
 void report_pipe(const JobScript& in, const ShellCommand& command, TextSpan span, std::string_view by) {
-  if (command.ends_with != "|" || keeps_status(in.d, in.part.script)) return;
+  if (command.ends_with != "|" || in.failures.keeps_status) return;
   const bool is_last = end_of_pipe(in.part.script, command).next == nullptr;
   in.report.add("SL010", in.d, span, fmt::format("the pipe hides {}'s exit code: a failed job counts as done", by),
                 {"",
                  "",
                  {},
                  in.is_batch ? std::optional<Severity>() : Severity::kNote,
-                 stops_at_failures(in.part.script) || is_last ? "" : "the script ended with this command's exit code (set -e)"});
+                 in.failures.stops || is_last ? "" : "the script ended with this command's exit code (set -e)"});
 }
 
 void check_pipes(const LintSetup&, const Document& d, Findings& report) {
   if (d.is(file_kind::kSbatch)) return;
   const bool restarts = d.is(file_kind::kKubernetes) && restarts_pods(d);
   for (const ScriptPart& part : d.parts) {
-    if (keeps_status(d, part.script)) continue;
+    const FailureRules failures = failure_rules(d, part.script);
+    if (failures.keeps_status) continue;
     for (const LaunchLine& line : part.lines) {
       const ShellCommand& first = part.script.commands[line.command];
       if (first.ends_with != "|" || first.in_substitution || !starts_training_itself(line)) continue;
@@ -120,7 +125,7 @@ void check_pipes(const LintSetup&, const Document& d, Findings& report) {
         report.add("SH003", d, line.stages[0].span,
                    fmt::format("the status that is asked for here is that of {}, not of {}", filter, by),
                    {"", "", {}, is_only_printed ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
-      } else if (restarts && (end.next == nullptr || stops_at_failures(part.script))) {
+      } else if (restarts && (end.next == nullptr || failures.stops)) {
         report.add("K8S010", d, line.stages[0].span,
                    fmt::format("the pipe hides {}'s exit code: a failed pod counts as done and is not started again", by));
       }

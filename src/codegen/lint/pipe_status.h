@@ -6,6 +6,8 @@
 
 namespace distsetup::lint {
 
+FailureRules failure_rules(const Document& d, const ShellScript& script);
+
 // Of a job script: its own exit code is the job's. `by`: what starts the training.
 void report_pipe(const JobScript& in, const ShellCommand& command, TextSpan span, std::string_view by);
 

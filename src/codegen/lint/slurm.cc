@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <map>
 #include <set>
 
 #include "base/names.h"
@@ -268,24 +269,24 @@ void sl_srun_options(const JobScript& in, const LaunchLine& line, const LaunchSt
 
 // "$header ... | tee log", where a branch makes header "srun torchrun ...": which one it is, the running script knows.
 void sl_piped_variables(const JobScript& in) {
+  std::map<std::string, std::string> launchers;  // by variable
   for (const ShellCommand& command : in.part.script.commands) {
-    if (command.ends_with != "|" || command.in_substitution || command.words.empty()) continue;
-    const bool is_followed =
-        std::any_of(in.part.lines.begin(), in.part.lines.end(), [&](const LaunchLine& line) { return &in.command(line) == &command; });
-    if (is_followed) continue;  // the variable has one value, which is looked at as what it stands for
+    for (const ShellAssignment& one : command.assignments) {
+      const std::string first = one.value.text.substr(0, one.value.text.find_first_of(" \t\n\\"));
+      if (first == "srun" || first == "torchrun" || first == "deepspeed" || first == "accelerate") launchers.emplace(one.name, first);
+    }
+  }
+  if (launchers.empty()) return;
+  std::set<const ShellCommand*> followed;  // their variable has one value, which is looked at as what it stands for
+  for (const LaunchLine& line : in.part.lines) followed.insert(&in.command(line));
+  for (const ShellCommand& command : in.part.script.commands) {
+    if (command.ends_with != "|" || command.in_substitution || command.words.empty() || followed.contains(&command)) continue;
     std::string name = command.words[0].text;
     if (name.rfind('$', 0) != 0) continue;
     name = name.substr(name.rfind("${", 0) == 0 ? 2 : 1);
     if (!name.empty() && name.back() == '}') name.pop_back();
-    const bool is_name = std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
-    for (const ShellCommand& other : in.part.script.commands) {
-      for (const ShellAssignment& one : other.assignments) {
-        const std::string first = one.value.text.substr(0, one.value.text.find_first_of(" \t\n\\"));
-        const bool starts = first == "srun" || first == "torchrun" || first == "deepspeed" || first == "accelerate";
-        if (!is_name || one.name != name || !starts) continue;
-        return report_pipe(in, command, command.words[0].span, first);
-      }
-    }
+    if (const auto it = launchers.find(name); it != launchers.end())
+      return report_pipe(in, command, command.words[0].span, it->second);
   }
 }
 
@@ -296,6 +297,7 @@ void check_slurm(const LintSetup& setup, const Document& d, Findings& report) {
     JobScript in{setup, d, report, part, d.is(file_kind::kSbatch), 0, 0};
     in.nodes = in.count("nodes") > 0 ? in.count("nodes") : setup.nodes();
     in.gpus = setup.gpus_per_node();
+    in.failures = failure_rules(d, part.script);
     std::vector<const LaunchLine*> sruns;
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* srun = line.find(LaunchProgram::kSrun);
