@@ -199,7 +199,9 @@ int ncclCommDestroy(Communicator* c) {
 int ncclCommAbort(Communicator* c) {
   const std::lock_guard<std::mutex> lock(mutex);
   write_down("Abort", *c, 0, -1, -1, nullptr, nullptr, nullptr);
-  c->group->aborted = true;  // not deleted: a thread of this rank may be inside
+  c->group->aborted = true;
+  static auto& kept = *new std::vector<Communicator*>;  // not deleted: a thread of this rank may be inside
+  kept.push_back(c);
   changed.notify_all();
   return kSuccess;
 }
