@@ -72,7 +72,7 @@ RankMemory::RankMemory(Device& device, const std::vector<const Schedule*>& sched
           memory = std::move(file);
         } else {
           memory = device.allocate_host(bytes, b.place);
-          std::memset(memory->data(), 0, size_t(bytes));
+          if (bytes > 0) std::memset(memory->data(), 0, size_t(bytes));
           on_host_.insert(b.name);
         }
       }

@@ -93,7 +93,7 @@ class CpuKernels : public Kernels {
       sum(static_cast<float*>(target));
   }
   void copy(Stream, void* to, const void* from, int64_t bytes) const override {
-    if (to == from) return;
+    if (to == from || bytes == 0) return;
     parallel_ranges(bytes, 2, [&](int64_t begin, int64_t end) {
       std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin, size_t(end - begin));
     });
