@@ -14,11 +14,13 @@ inline uint64_t test_seed() {
   return seed;
 }
 
-// Rounds of a random test: `usual` of them, and fifty times as many in the nightly campaign (scripts/test --nightly).
+// Whether this is the nightly campaign (scripts/test --nightly).
 inline bool is_nightly() {
   const char* nightly = std::getenv("DISTSETUP_NIGHTLY");
   return nightly != nullptr && *nightly != '\0' && *nightly != '0';
 }
+
+// Rounds of a random test: `usual` of them, fifty times as many in the nightly campaign.
 inline int num_rounds(int usual) { return is_nightly() ? 50 * usual : usual; }
 
 // Whether a test takes case NUMBER (0, 1, ...) of a long list: one of `each`, by steps of the golden ratio, which keep no time with
