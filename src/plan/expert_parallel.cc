@@ -30,18 +30,6 @@ void declare_own_starts(const Op& op, Builder& b) { b.declare(op.writes[0], {"E/
 void declare_all_routes(const Op& op, Builder& b) { b.declare(op.writes[0], {"tp", "2", "E"}, Dtype::kF64); }
 void declare_run_buffer(const Op& op, Builder& b) { (void)b.shape(op.writes[0]); }
 
-// router logits -> those of the tokens of all ranks of tp, which the z-loss is a mean of
-void declare_all_scores(const Op& op, Builder& b) { b.declare(op.writes[0], {"T", b.shape(op.reads[0])[1]}, b.dtype(op.reads[0])); }
-// logits of all, router_scale, loss, own logits -> loss. Backward: of the own logits, as a part of that mean.
-void z_loss_of_all_adjoint(const Op& op, Builder& b) {
-  const std::string before = b.gradient(op.reads[3]);
-  std::vector<std::string> reads = {op.reads[3], op.reads[1]};
-  if (!before.empty()) reads.push_back(before);
-  Op back = adjoint_op(op, "_b", OpKind::kElementwise, "router_z_loss_backward", std::move(reads), {b.target(op.reads[3])});
-  back.attributes.multiplier /= static_cast<double>(op.attributes.tensor_ranks);
-  b.backward(std::move(back));
-}
-
 // --- rows, starts of all ranks -> rows
 
 void declare_dispatched(const Op& op, Builder& b) {
@@ -140,8 +128,6 @@ const std::vector<KernelRule>& expert_parallel_rules() {
       {"own_starts", kElementwise, 1, 1, {}, declare_own_starts, nullptr, no_adjoint},
       {"gather_routes", kAllGather, 1, 1, {}, declare_all_routes, nullptr, no_adjoint},
       {"sum_routes", kElementwise, 1, 1, {}, declare_run_buffer, nullptr, no_adjoint},
-      {"gather_scores", kAllGather, 1, 1, {}, declare_all_scores, nullptr, no_adjoint},
-      {"router_z_loss_of_all", kElementwise, 4, 1, {}, declare_run_buffer, nullptr, z_loss_of_all_adjoint},
       {kDispatchRows, kAllToAll, 2, 1, {}, declare_dispatched, nullptr, dispatch_adjoint},
       {kCollectRows, kAllToAll, 2, 1, {}, declare_collected, nullptr, collect_adjoint},
       {"sort_weights", kCopy, 2, 1, {}, declare_sorted_weights, nullptr, sorted_weights_adjoint},

@@ -114,12 +114,16 @@ void count_adjoint(const Op& op, Builder& b) {
   b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "count_routes_backward", std::move(reads), {b.target(op.reads[0])}));
 }
 
-// logits, router_scale, loss -> loss
+// logits, router_scale, loss -> loss. With tensor parallelism the logits are of the tokens of all ranks, and this rank's own come
+// last: those have the gradient, as a part of the mean.
 void z_loss_adjoint(const Op& op, Builder& b) {
-  const std::string before = b.gradient(op.reads[0]);
-  std::vector<std::string> reads = {op.reads[0], op.reads[1]};
+  const std::string& own = op.reads.size() > 3 ? op.reads[3] : op.reads[0];
+  const std::string before = b.gradient(own);
+  std::vector<std::string> reads = {own, op.reads[1]};
   if (!before.empty()) reads.push_back(before);
-  b.backward(adjoint_op(op, "_b", OpKind::kElementwise, "router_z_loss_backward", std::move(reads), {b.target(op.reads[0])}));
+  Op back = adjoint_op(op, "_b", OpKind::kElementwise, "router_z_loss_backward", std::move(reads), {b.target(own)});
+  back.attributes.multiplier /= static_cast<double>(op.attributes.tensor_ranks);
+  b.backward(std::move(back));
 }
 
 }  // namespace
@@ -143,7 +147,8 @@ const std::vector<KernelRule>& expert_rules() {
       {"clear_routes", kElementwise, 1, 1, {}, declare_nothing, nullptr, no_adjoint},
       {"count_routes", kElementwise, 3, 1, {}, declare_nothing, nullptr, count_adjoint},
       {"balance_loss", kLoss, 3, 1, {}, declare_nothing, nullptr, no_adjoint},
-      {"router_z_loss", kElementwise, 3, 1, {}, declare_nothing, nullptr, z_loss_adjoint}};
+      {"router_z_loss", kElementwise, 3, 1, {}, declare_nothing, nullptr, z_loss_adjoint},
+      {"router_z_loss_of_all", kElementwise, 4, 1, {}, declare_nothing, nullptr, z_loss_adjoint}};
   return rules;
 }
 

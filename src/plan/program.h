@@ -95,7 +95,7 @@ struct OpAttributes {
   int64_t low_column = 0;                 // and the first of the narrow tensor on its other side
   int64_t normalized = 0;                 // of a router: 1, the weights of a token's experts are divided by their sum
   int64_t groups = 1, groups_chosen = 1;  // of a router: groups of experts, and how many of them a token may choose from
-  int64_t tensor_ranks = 1;               // that have a part each: of the matrix, of records of nf4 (nf4.h); of a z-loss's tokens
+  int64_t tensor_ranks = 1;               // ranks that each have a part: of a matrix in nf4 (nf4.h), of a z-loss's tokens
   int64_t first_row = 0;                  // of a table of positions: the row of position 0; those before it are of none (OPT: 2)
   double limit = 0, alpha = 0;            // of a clipped gate (Geometry::swiglu_limit)
   int64_t chosen = 0;                     // of the load-balancing loss, and of rows that may be dropped: experts that a token has

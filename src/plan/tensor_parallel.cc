@@ -126,16 +126,12 @@ void add_loss(const Op& op, ProgramBuilder& b) {
   b.add(std::move(finish));
 }
 
-// The z-loss is of the tokens of all ranks, and each has a part of its gradient: that of its own scores.
+// The z-loss is of the tokens of all ranks; each rank has the gradient of its own (z_loss_adjoint).
 void add_z_loss(Op op, ProgramBuilder& b) {
-  Op gather;
-  gather.name = op.name + "_gather";
-  gather.kernel = "gather_scores";
-  gather.reads = {op.reads[0]};
-  gather.writes = {op.reads[0] + "_all"};
+  const std::string own = op.reads[0];
   op.kernel = "router_z_loss_of_all";
-  op.reads = {gather.writes[0], op.reads[1], op.reads[2], op.reads[0]};
-  b.add(std::move(gather));
+  op.reads[0] = gathered(op, own, b);
+  op.reads.push_back(own);
   b.add(std::move(op));
 }
 
