@@ -207,6 +207,11 @@ template <class>
 void clear_routes(const Call& c) {
   std::fill_n(out<double>(c, 0), numel(c.writes[0]), 0.0);
 }
+// router_sums -> router_sums
+template <class>
+void copy_routes(const Call& c) {
+  std::copy_n(in<double>(c, 0), numel(c.writes[0]), out<double>(c, 0));
+}
 // logits, choice, router_sums -> router_sums
 template <class E>
 void count_routes(const Call& c) {
@@ -285,6 +290,7 @@ constexpr std::array kTable = {DISTSETUP_ROUTE(route_softmax, kSoftmax),
                                DISTSETUP_ENTRY(sigmoid_rows),
                                DISTSETUP_ENTRY(sigmoid_rows_backward),
                                DISTSETUP_ENTRY(clear_routes),
+                               DISTSETUP_ENTRY(copy_routes),
                                DISTSETUP_ENTRY(count_routes),
                                DISTSETUP_ENTRY(count_routes_backward),
                                DISTSETUP_ENTRY(sum_routes),

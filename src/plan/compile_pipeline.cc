@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "plan/activation_writer.h"
+#include "plan/carried_routes.h"
 #include "plan/live.h"
 #include "plan/pipeline.h"
 #include "plan/unit_compiler.h"
@@ -43,11 +44,12 @@ class PipelineCompiler final : public UnitCompiler {
     return aligned(bytes_of(*variant(u).tensors[static_cast<size_t>(tensor)].decl, s_.symbols, s_.compute));
   }
 
-  // What travels: the rows between two units.
+  // What travels: the rows between two units, and behind them what their routers have chosen.
   int64_t message_bytes() const {
     const int u = chunks_.front().last;
-    return tensor_bytes(u, u == head() ? variant(u).x : variant(u).y);
+    return tensor_bytes(u, u == head() ? variant(u).x : variant(u).y) + routes_bytes();
   }
+  int64_t routes_bytes() const { return carried_routes_bytes(s_.programs->embedding, s_.symbols); }
 
   // --- buffers of the step
 
@@ -191,6 +193,10 @@ class PipelineCompiler final : public UnitCompiler {
     return i;
   }
 
+  void send_routes_along(Instruction& i, int from, int to) const {
+    if (routes_bytes() > 0) i.stage.routes_in = from, i.stage.routes_out = to;
+  }
+
   static void use_stage_tensors(Instruction& i) {
     for (const int b : {i.stage.kept, i.stage.x, i.stage.y, i.stage.dy, i.stage.dx})
       if (b >= 0) i.uses.push_back(b);
@@ -231,6 +237,7 @@ class PipelineCompiler final : public UnitCompiler {
     const bool sends = u == span(chunk).last && !is_last(chunk);
     const size_t at = sends ? take_outgoing(i, y_) : 0;
     if (sends) i.stage.y = y_.buffers[at];
+    send_routes_along(i, i.stage.x, i.stage.y);
     use_stage_tensors(i);
     const bool is_turn = u == head() && s_.phase != Phase::kEvaluate;  // its backward follows
     const std::vector<int>& again = needs(u, Reader::kBackward);
@@ -256,6 +263,7 @@ class PipelineCompiler final : public UnitCompiler {
     const bool sends = u == span(chunk).first && sends_gradient(chunk);
     const size_t at = sends ? take_outgoing(i, dx_) : 0;
     if (sends) i.stage.dx = dx_.buffers[at];
+    send_routes_along(i, i.stage.dy, i.stage.dx);
     use_stage_tensors(i);
     for (const int bucket : needs(u, Reader::kBackward)) release(i, bucket);
     if (activations_.has_value()) activations_->backward(u);

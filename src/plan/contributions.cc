@@ -23,7 +23,8 @@ enum TokenKind : uint64_t {
   kKeptToken,
   kUpdateToken,
   kReferenceToken,
-  kReferenceForwardToken
+  kReferenceForwardToken,
+  kRoutesToken
 };
 
 }  // namespace
@@ -125,25 +126,54 @@ void Contributions::check_reference(int rank, const Instruction& i, const JobLis
   if (touched.writes_logps) logps = expected;
 }
 
+// The same on all stages that a rank talks to.
+int Contributions::line_of(int rank) const {
+  Coordinates at = coordinates(mesh_, rank);
+  at.pp = 0;
+  return rank_of(mesh_, at);
+}
+
 // Of a pipeline: what comes from another stage, and what forward kept, are of this micro-batch.
 void Contributions::check_flow(int rank, const Instruction& i, int64_t m) {
   const StageTensors& t = i.stage;
-  if (t == StageTensors{}) return;
   JobRank& r = ranks[rank];
-  Coordinates at = coordinates(mesh_, rank);
-  at.pp = 0;
-  const int line = rank_of(mesh_, at);  // the same on all stages that this one talks to
+  if (t == StageTensors{} && r.list->router_sums < 0) return;
+  const int line = line_of(rank);
   const auto value = [&](int buffer, int unit) -> uint64_t& { return r.value[r.list->slot(buffer, unit)]; };
   const TokenKind forward = is_reference(i) ? kReferenceForwardToken : kForwardToken;
-  require(t.x < 0 || value(t.x, 0) == token(forward, line, m, i.unit - 1), rank, "reads another x than unit {} sent", i.unit - 1);
-  require(t.dy < 0 || value(t.dy, 0) == token(kBackwardToken, line, m, i.unit + 1), rank, "reads another dy than unit {} sent",
-          i.unit + 1);
-  if (t.y >= 0) value(t.y, 0) = token(forward, line, m, i.unit);
-  if (t.dx >= 0) value(t.dx, 0) = token(kBackwardToken, line, m, i.unit);
+  // What the routers up to a unit have chosen, where a message has it.
+  const auto carried = [&](bool has, int unit) { return has ? token(kRoutesToken, line, m, static_cast<uint64_t>(unit)) : 0; };
+  const int last = r.list->s.layout->num_programs - 1;
+  // Backward reads the rows of the message again, not what came behind them.
+  const bool is_message = t.x >= 0 && r.list->router_sums >= 0 && r.list->s.buffers[t.x].lifetime == BufferLifetime::kStep;
+  const bool has_routes = i.op == InstructionOp::kForward ? t.routes_in == t.x : is_message;
+  require(t.x < 0 || value(t.x, 0) == token(forward, line, m, i.unit - 1, carried(has_routes, i.unit - 1)), rank,
+          "reads another x than unit {} sent", i.unit - 1);
+  require(t.dy < 0 || value(t.dy, 0) == token(kBackwardToken, line, m, i.unit + 1, carried(t.routes_in == t.dy, last)), rank,
+          "reads another dy than unit {} sent", i.unit + 1);
+  const uint64_t routes = check_routes(rank, i, m);
+  if (t.y >= 0) value(t.y, 0) = token(forward, line, m, i.unit, t.routes_out == t.y ? routes : 0);
+  if (t.dx >= 0) value(t.dx, 0) = token(kBackwardToken, line, m, i.unit, t.routes_out == t.dx ? routes : 0);
   if (t.kept < 0) return;
   const uint64_t kept = token(kKeptToken, line, m, i.unit);
   require(i.op == InstructionOp::kForward || value(t.kept, i.unit) == kept, rank, "reads what another micro-batch kept");
   if (i.op == InstructionOp::kForward) value(t.kept, i.unit) = kept;
+}
+
+// Of the load-balancing loss: forward adds what a unit's routers choose to what those of all units before have chosen, and backward
+// reads that of all units. Returns what is there after the instruction.
+uint64_t Contributions::check_routes(int rank, const Instruction& i, int64_t m) {
+  JobRank& r = ranks[rank];
+  if (r.list->router_sums < 0 || is_reference(i)) return 0;
+  const int line = line_of(rank), last = r.list->s.layout->num_programs - 1;
+  const auto up_to = [&](int unit) { return token(kRoutesToken, line, m, static_cast<uint64_t>(unit)); };
+  const bool is_forward = i.op == InstructionOp::kForward;
+  const uint64_t expected = up_to(is_forward ? i.unit - 1 : last);
+  uint64_t& sums = r.value[r.list->slot(r.list->router_sums, 0)];
+  if (i.stage.routes_in >= 0) sums = expected;
+  require((is_forward && i.unit == 0) || sums == expected, rank, "does not have what the routers of {} have chosen",
+          is_forward ? "the units before" : "all units");
+  return sums = is_forward ? up_to(i.unit) : expected;
 }
 
 // The norm, an activation, or a unit's parameters.

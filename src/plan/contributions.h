@@ -62,7 +62,9 @@ class Contributions {
  private:
   void compute(int rank, const Instruction& i);
   void check_reference(int rank, const Instruction& i, const JobList::Touched& touched, int64_t m);
+  int line_of(int rank) const;
   void check_flow(int rank, const Instruction& i, int64_t m);
+  uint64_t check_routes(int rank, const Instruction& i, int64_t m);
   static void accumulate(JobRank& r, const Instruction& i);
   static void copy_to_device(JobRank& r, const Instruction& i);
   static bool has_stepped(const JobRank& r, int unit) {

@@ -1,7 +1,4 @@
 // Instructions → steps: every op of every unit with its tensors as buffers; then lifetimes, overlays and the arena.
-// Lifetimes: a tensor lives from the first step that writes it to the last that touches it; a buffer between units from the first
-// step of the instruction that allocates it (a gradient buffer: from the first gradient written) to the last step of the one that
-// frees it. A transfer in flight is covered: the instruction that frees its buffers waits for it.
 #include "plan/expand.h"
 
 #include <algorithm>
@@ -10,7 +7,9 @@
 
 #include "base/check.h"
 #include "plan/arena.h"
+#include "plan/carried_routes.h"
 #include "plan/compile_schedule.h"
+#include "plan/lifetimes.h"
 
 namespace distsetup {
 namespace {
@@ -32,9 +31,7 @@ class Expander {
       }
       s_.instructions[i].num_steps = static_cast<int>(s_.steps.size()) - s_.instructions[i].first_step;
     }
-    lifetimes();
-    overlays();
-    live();
+    set_lifetimes(s_);
     std::vector<int> action_steps;
     for (const int i : s_.actions) action_steps.push_back(s_.instructions[i].first_step);
     s_.arena_bytes = pack_arena(s_.buffers, action_steps);
@@ -201,6 +198,31 @@ class Expander {
     }
   }
 
+  // The routers' sums from the message that came, and into the one that goes.
+  void take_routes(int index) {
+    const int from = s_.instructions[index].stage.routes_in;
+    if (from >= 0) carry(index, carried_routes(s_, from), router_sums());
+  }
+  void pass_routes(int index) {
+    const int to = s_.instructions[index].stage.routes_out;
+    if (to >= 0) carry(index, router_sums(), carried_routes(s_, to));
+  }
+  View router_sums() const {
+    const std::string sums(kRouterSums);
+    return whole(run_.at(sums), program_input(sums, s_.symbols).shape);
+  }
+  void carry(int index, View from, View to) {
+    Step step;
+    step.program_op = &carry_routes();
+    step.op = step.program_op->name;
+    step.kernel = step.program_op->kernel;
+    step.instruction = index;
+    step.unit = s_.instructions[index].unit;
+    step.reads = {std::move(from)};
+    step.writes = {std::move(to)};
+    s_.steps.push_back(std::move(step));
+  }
+
   void forward(int index) {
     const Instruction& i = s_.instructions[index];
     const ProgramVariant& v = variant_of(s_, i);
@@ -209,7 +231,9 @@ class Expander {
     Homes table(v.tensors.size());
     if (v.x >= 0) table[v.x] = output;
     place_stage_tensors(i, table);
+    take_routes(index);
     add_ops(index, v.forward, table);
+    pass_routes(index);
     output = v.y >= 0 ? table[v.y] : Home{};
     if (!of_reference) forward_tensors_[i.unit] = std::move(table);
   }
@@ -222,7 +246,9 @@ class Expander {
     if (s_.layout->mesh.pp > 1 && !is_head) table.assign(v.tensors.size(), {});
     if (v.dy >= 0) table[v.dy] = backward_in_[i.unit + 1];
     place_stage_tensors(i, table);
+    take_routes(index);
     add_ops(index, v.backward, table);
+    pass_routes(index);
     backward_in_[i.unit] = v.dx >= 0 ? table[v.dx] : Home{};
   }
 
@@ -310,77 +336,12 @@ class Expander {
     s_.steps.push_back(std::move(step));
   }
 
-  // --- liveness
-
-  void lifetimes() {
-    for (const Instruction& i : s_.instructions) {
-      for (const int b : i.allocates) {
-        const bool when_written = i.op == InstructionOp::kBackward && s_.buffers[b].unit == i.unit;
-        if (!when_written && s_.buffers[b].lifetime != BufferLifetime::kRun) s_.buffers[b].first_step = i.first_step;
-      }
-      for (const int b : i.frees) {
-        s_.buffers[b].last_step = i.first_step + i.num_steps - 1;
-        by_instruction_.insert(b);
-      }
-    }
-    for (int n = 0; n < static_cast<int>(s_.steps.size()); ++n) {
-      const auto touch = [&](const View& v) {
-        Buffer& b = s_.buffers[v.buffer];
-        if (b.lifetime == BufferLifetime::kRun) return;
-        if (b.first_step < 0) b.first_step = n;
-        if (!by_instruction_.contains(v.buffer)) b.last_step = n;
-      };
-      for (const View& v : s_.steps[n].reads) touch(v);
-      for (const View& v : s_.steps[n].writes) touch(v);
-    }
-  }
-
-  static bool is_tensor(const Buffer& b) {
-    return b.buffer_class == BufferClass::kActivation || b.buffer_class == BufferClass::kLogits;
-  }
-
-  void overlays() {
-    for (int n = 0; n < static_cast<int>(s_.steps.size()); ++n) {
-      const Step& step = s_.steps[n];
-      if (!step.program_op) continue;
-      for (const Overlay& over : step.program_op->over) {
-        const int w = step.writes[over.write].buffer, r = step.reads[over.read].buffer;
-        Buffer& to = s_.buffers[w];
-        if (to.lifetime != BufferLifetime::kSpan || s_.buffers[r].lifetime != BufferLifetime::kSpan) continue;
-        if (!is_tensor(to) || !is_tensor(s_.buffers[r]) || to.overlay_of >= 0) continue;  // over an earlier operand
-        if (by_instruction_.contains(w) || by_instruction_.contains(r)) continue;
-        Buffer& from = s_.buffers[root_buffer(s_.buffers, r)];
-        if (to.first_step != n || from.last_step != n || aligned(from.bytes) != aligned(to.bytes)) continue;
-        to.overlay_of = root_buffer(s_.buffers, r);
-        from.last_step = to.last_step;
-      }
-    }
-  }
-
-  void live() {
-    std::vector<int64_t> change(s_.steps.size() + 1, 0);
-    for (const Buffer& b : s_.buffers) {
-      if (b.lifetime == BufferLifetime::kRun || b.overlay_of >= 0 || !is_on_device(b)) continue;
-      CHECK(b.first_step >= 0 && b.last_step >= b.first_step, "buffer {} steps {}..{}", b.name, b.first_step, b.last_step);
-      change[b.first_step] += aligned(b.bytes);
-      change[b.last_step + 1] -= aligned(b.bytes);
-    }
-    s_.live_bytes.assign(s_.steps.size(), 0);
-    int64_t now = 0;
-    for (size_t n = 0; n < s_.steps.size(); ++n) {
-      now += change[n];
-      s_.live_bytes[n] = now;
-      if (now > s_.live_peak_bytes) s_.live_peak_bytes = now, s_.live_peak_step = static_cast<int>(n);
-    }
-  }
-
   Schedule& s_;
   std::map<const TensorDecl*, std::vector<int64_t>> shapes_;
   std::map<std::string, int> run_;
   std::vector<Homes> forward_tensors_;  // per unit, of the current micro-batch
   std::vector<Home> backward_in_;       // per unit: its dx
   Home output_, reference_output_;      // y of the unit before
-  std::set<int> by_instruction_;        // buffers that an instruction frees, not their last touch
   std::set<std::pair<int, int64_t>> gradients_written_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/splitmix.h"
+#include "plan/expert_rules.h"
 
 namespace distsetup {
 
@@ -25,6 +26,7 @@ JobList::JobList(const Schedule& schedule)
     num_slots += has_slot_per_unit(static_cast<int>(b)) ? num_units : 1;
     if (s.buffers[b].name == "loss") loss = static_cast<int>(b);
     if (s.buffers[b].name == "reference_logps") reference_logps = static_cast<int>(b);
+    if (s.buffers[b].name == kRouterSums) router_sums = static_cast<int>(b);
   }
   for (int u = 0; u < num_units; ++u) replica.push_back(replica_of(s, u));
   for (const int of_unit : s.unit_variant) {

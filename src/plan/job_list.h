@@ -34,7 +34,7 @@ struct JobList {
   // Whether a unit adds to the loss in its forward and in its backward: the head does, in backward where the loss is made in chunks,
   // and layers whose routers have a z-loss.
   std::vector<bool> forward_adds_loss, backward_adds_loss;  // per unit
-  int reference_logps = -1;                                 // the same
+  int reference_logps = -1, router_sums = -1;               // the same
   std::vector<int> replica;                                 // per unit: replica_of()
   std::vector<int> first_slot;                              // per buffer
   std::vector<Touched> programs;                            // per instruction; empty but for Forward and Backward

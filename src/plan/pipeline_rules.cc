@@ -12,7 +12,7 @@ bool ties_positions(const Geometry& geometry) { return geometry.tied_embeddings 
 
 }  // namespace
 
-bool can_have_stages(const Geometry& geometry) { return !ties_positions(geometry) && geometry.router_loss == 0; }
+bool can_have_stages(const Geometry& geometry) { return !ties_positions(geometry); }
 
 Diagnostics check_pipeline(const Plan& p) {
   const int stages = p.mesh.pp, chunks = p.strategy.virtual_stages;
@@ -36,12 +36,6 @@ Diagnostics check_pipeline(const Plan& p) {
                      "reshard_after_forward cannot be false",
                      stages),
          "use zero2, which keeps a whole copy");
-  refuse(
-      p.model.router_loss > 0, code::kUnsupportedFeature,
-      fmt::format("the load-balancing loss of '{}' is over the routers of all its layers, of which a stage of a pipeline (pp {}) has "
-                  "some",
-                  p.model.name, stages),
-      "leave pp out, or set router_loss to 0 (in a config.json: output_router_logits: false)");
   refuse(ties_positions(p.model), code::kUnsupportedFeature,
          fmt::format("the native trainer does not split '{}' into stages: its embedding is tied to the head and has {} learned "
                      "positions, which the last stage does not train",

@@ -127,6 +127,7 @@ struct Step {
 struct StageTensors {
   int kept = -1;  // what forward keeps for backward
   int x = -1, y = -1, dy = -1, dx = -1;
+  int routes_in = -1, routes_out = -1;  // messages among them that bring and take the routers' sums (carried_routes.h)
   bool operator==(const StageTensors&) const = default;
 };
 

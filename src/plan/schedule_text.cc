@@ -67,7 +67,9 @@ std::string unit_text(const Schedule& s, int unit) {
 
 std::string stage_text(const StageTensors& t) {
   if (t == StageTensors{}) return "";
-  return fmt::format(" kept {} x {} y {} dy {} dx {}", t.kept, t.x, t.y, t.dy, t.dx);
+  std::string out = fmt::format(" kept {} x {} y {} dy {} dx {}", t.kept, t.x, t.y, t.dy, t.dx);
+  if (t.routes_in >= 0 || t.routes_out >= 0) out += fmt::format(" routes in {} out {}", t.routes_in, t.routes_out);
+  return out;
 }
 
 // "P3 14.2 MiB" for each.

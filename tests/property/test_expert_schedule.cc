@@ -30,6 +30,7 @@ Geometry expert_geometry() {
   g.num_experts = 8, g.experts_per_token = 2, g.expert_feed_forward = 24, g.shared_feed_forward = 16;
   g.expert_layer = {true, false, true};
   g.qkv_bias = g.shared_expert_gate = true;
+  g.router_loss = 0.02;
   return g;
 }
 
@@ -137,6 +138,27 @@ TEST_CASE("a program that sends rows of experts otherwise on one rank is caught 
     const Plan plan = shared_plan({Sharding::kZero3, 1, 4, 1, 2}, 1, recompute);
     CHECK(changed_exchanges(plan, Group::kEp, Group::kExpertData) >= 2 * (4 + 3));  // of two layers: forward, backward
   }
+}
+
+TEST_CASE("what routers have chosen, not taken from a message or not put into one, is caught by check_job") {
+  int messages = 0;
+  for (const SharedMesh& m :
+       {SharedMesh{Sharding::kDdp, 1, 1, 1, 2, 2, 2}, {Sharding::kZero2, 1, 2, 1, 2, 1, 2}, {Sharding::kZero3, 1, 1, 1, 1, 2, 3}}) {
+    const Plan plan = shared_plan(m);
+    for (int stage = 0; stage < plan.mesh.pp; ++stage) {
+      const Schedule good = compile_expanded(plan, Phase::kStep, stage);
+      for (size_t at = 0; at < good.instructions.size(); ++at)
+        for (int StageTensors::*const which : {&StageTensors::routes_in, &StageTensors::routes_out}) {
+          if (good.instructions[at].stage.*which < 0) continue;
+          ++messages;
+          Schedule bad = good;
+          bad.instructions[at].stage.*which = -1;
+          INFO(format_instruction(good, static_cast<int>(at)) << " in " << text(plan));
+          CHECK(is_caught(plan, bad, /*on_one_rank=*/false));
+        }
+    }
+  }
+  CHECK(messages == 2 * (4 + 4 + 8));  // of two micro-batches: out and in, between stages, there and back
 }
 
 TEST_CASE("the gradient norm takes every element of shared experts and of all else once") {

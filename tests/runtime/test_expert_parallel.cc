@@ -116,7 +116,8 @@ TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[ex
 TEST_CASE("the load-balancing loss is of the tokens of all tensor-parallel ranks", "[expert_parallel]") {
   for (const char* which : {"mixtral", "qwen2"})
     for (const SharedStrategy& s : {SharedStrategy{"ep 1", Sharding::kZero1, 1, 1, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
-                                    SharedStrategy{"ep 2", Sharding::kDdp, 1, 1, 2, 1, CpMethod::kAllGather, true, 1, 1, 2}}) {
+                                    SharedStrategy{"ep 2", Sharding::kDdp, 1, 1, 2, 1, CpMethod::kAllGather, true, 1, 1, 2},
+                                    SharedStrategy{"pp 2, ep 2", Sharding::kZero1, 1, 1, 2, 1, CpMethod::kAllGather, true, 2, 1, 2}}) {
       INFO(which << " " << s.name);
       TinyOptions o = shared_options(which, s);
       o.geometry.router_loss = 0.5;

@@ -104,7 +104,7 @@ TEST_CASE("experts spread by a load-balancing loss train with every sharding as 
   CHECK(one.losses[0] - plain.losses[0] < 0.5 * 2 * 2);
   CHECK(difference(one.gradients, plain.gradients) > 1e-3);
   for (const ExpertStrategy& s : strategies()) {
-    if (s.cp > 1 || s.pp > 1) continue;
+    if (s.cp > 1) continue;
     INFO(s.name);
     TinyOptions o = alone;
     split(o, s);
@@ -119,6 +119,39 @@ TEST_CASE("experts spread by a load-balancing loss train with every sharding as 
       CHECK(train(tiny_plan(o), 4, {.poison = true}) == run);
     }
   }
+}
+
+// Its sums go from stage to stage with the rows, and come back with their gradients.
+TEST_CASE("the load-balancing loss of a pipeline is of the routers of all its stages", "[experts]") {
+  struct Stages {
+    int pp, chunks;
+    Recompute recompute;
+    bool chunked_loss = false, on_host = false;
+  };
+  for (const std::string which : {"qwen2", "gpt_oss"})  // a dense layer among those with experts; none
+    for (const Stages& s : {Stages{2, 1, Recompute::kNone}, Stages{4, 1, Recompute::kFull, true}, Stages{2, 2, Recompute::kSelective},
+                            Stages{3, 2, Recompute::kFull}, Stages{2, 1, Recompute::kSelective, false, true}}) {
+      INFO(which << " pp " << s.pp << " in " << s.chunks << " parts");
+      TinyOptions o;
+      o.geometry = expert_geometry(which);
+      o.geometry.num_layers = 6;
+      if (which == "qwen2") o.geometry.expert_layer = {true, false, true, false, false, true};
+      o.geometry.router_loss = 0.5;
+      o.steps = 4, o.accumulation = s.pp == 3 ? 3 : 4, o.global_batch = 12;
+      o.chunked_loss = s.chunked_loss;
+      const RunResult one = train(tiny_plan(o), 4);
+      o.pp = s.pp, o.chunks = s.chunks, o.recompute = s.recompute;
+      Plan plan = tiny_plan(o);
+      if (s.on_host) plan.offload.activations = OffloadPlace::kHost;
+      REQUIRE(check_job(plan) == std::vector<std::string>{});
+      const RunResult run = train(plan, 4);
+      CHECK(difference(run.losses, one.losses) < 1e-5);
+      CHECK(difference(run.norms, one.norms) < 1e-4);
+      CHECK(difference(run.parameters, one.parameters) < 1e-4);
+      CHECK(run.held_out == Approx(one.held_out).epsilon(1e-5));
+      CHECK(train(plan, 4, {.poison = true}) == run);
+      CHECK(train(plan, 4) == run);
+    }
 }
 
 TEST_CASE("the z-loss of a router: its gradient is its slope", "[experts]") {

@@ -140,6 +140,11 @@ void scale_rows_backward(const Call& c) {
 void clear_sums(const Call& c) {
   check_cuda(cudaMemsetAsync(bytes_out(c, 0), 0, size_t(numel(c.writes[0])) * sizeof(double), compute()), "memset");
 }
+// router_sums -> router_sums
+void copy_sums(const Call& c) {
+  const size_t bytes = size_t(numel(c.writes[0])) * sizeof(double);
+  check_cuda(cudaMemcpyAsync(bytes_out(c, 0), bytes_in(c, 0), bytes, cudaMemcpyDeviceToDevice, compute()), "copy_routes");
+}
 // logits, choice, router_sums -> router_sums
 void add_routes(const Call& c) {
   count_routes(element(c), bytes_in(c, 0), in<int64_t>(c, 1), out<double>(c, 0), c.reads[0].dim(0), c.reads[0].dim(1),
@@ -287,6 +292,7 @@ const std::map<std::string, OpFunction>& expert_kernels() {
       {"sigmoid_rows", scale_rows},
       {"sigmoid_rows_backward", scale_rows_backward},
       {"clear_routes", clear_sums},
+      {"copy_routes", copy_sums},
       {"count_routes", add_routes},
       {"count_routes_backward", add_routes_backward},
       {"sum_routes", add_up_routes},

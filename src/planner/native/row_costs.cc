@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/carried_routes.h"
 #include "plan/live.h"
 
 namespace distsetup {
@@ -72,7 +73,9 @@ class RowWriter {
       const ProgramVariant& v = *whole_.list.programs[static_cast<size_t>(program)].variant;
       kept_.push_back(kept_of(v, is_head, symbols, whole_.list.compute));
       row_.kinds.push_back({cost.time.forward_s, cost.time.backward_s, static_cast<double>(numel), {}});
-      if (u == 0) row_.message_bytes = aligned(bytes_of(*v.tensors[static_cast<size_t>(v.y)].decl, symbols, whole_.list.compute));
+      if (u == 0)
+        row_.message_bytes = aligned(bytes_of(*v.tensors[static_cast<size_t>(v.y)].decl, symbols, whole_.list.compute)) +
+                             carried_routes_bytes(*v.program, symbols);
     }
     row_.kind_of.push_back(kind->second);
     row_.forward_s.push_back(row_.forward_s.back() + cost.time.forward_s);
