@@ -1,4 +1,4 @@
-// CLI11 parses: it knows the whole flag table, with aliases, letters and lists. Around it stands what it has no rule for (2.1):
+// CLI11 parses: it knows the flag table, with aliases, letters and lists. Around it stands what it has no rule for (2.1):
 // - '-', '_' and letter case are the same in a flag. Its ignore_underscore() takes '_' away, and leaves '-' where it is.
 // - A flag that may stand alone takes the next word only when its key knows it as a value: joined() then writes both as one word.
 // - It stops at the first mistake and guesses no name. So unknown words are collected, a flag that needs a value may come without one,
@@ -12,6 +12,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
@@ -80,7 +81,10 @@ std::string as_in_table(std::string_view name) {
 // One line of one command. What was typed of a flag is kept for messages.
 class LineParser {
  public:
-  explicit LineParser(const Command& command) : command_(command) {
+  // Of the settings, those that the line names: CLI11 compares each new option with all others.
+  LineParser(const Command& command, const std::vector<std::string>& words) : command_(command) {
+    std::set<std::string, std::less<>> named;
+    for (const std::string& word : words) named.insert(as_in_table(word.substr(0, word.find('='))));
     app_.set_help_flag();
     app_.allow_extras();
     for (const std::vector<Flag>* flags : {&command.flags, &common_flags()}) {
@@ -88,7 +92,8 @@ class LineParser {
     }
     for (const SpecKey& key : spec_keys()) {
       if (!takes_key(command, key)) continue;
-      for (const SettingFlag& flag : key.flags) add(key, flag);
+      for (const SettingFlag& flag : key.flags)
+        if (named.contains(fmt::format("--{}", flag.name))) add(key, flag);
     }
     app_.add_option("positionals", positionals_);
   }
@@ -251,7 +256,8 @@ void check_positionals(const Command& command, const std::vector<std::string>& f
 
 Result<Arguments> parse(const Command& command, const std::vector<std::string>& words) {
   const auto end = std::find(words.begin(), words.end(), "--");
-  Result<Arguments> parsed = LineParser(command).parse({words.begin(), end});
+  const std::vector<std::string> line(words.begin(), end);
+  Result<Arguments> parsed = LineParser(command, line).parse(line);
   if (!parsed.value) return parsed.diagnostics;
   if (end != words.end()) {
     std::vector<std::string>& into = command.after_dashes == AfterDashes::kPositionals ? parsed->positionals : parsed->passed_on;

@@ -1,5 +1,10 @@
 #include "planner/replay/built_in_programs.h"
 
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "planner/replay/kernel_file.h"
@@ -49,23 +54,47 @@ class ProgramLibrary {
   std::map<std::string, Value> weights_;
 };
 
-const std::map<std::string, BlockProgram, std::less<>>& built_in_programs() {
-  static const std::map<std::string, BlockProgram, std::less<>> programs = [] {
-    const Result<Presets> presets = load_presets();
+// Each is read when it is first asked for: a plan needs one or two of them.
+class BuiltInPrograms {
+ public:
+  // nullptr: there is none.
+  const BlockProgram* find(std::string_view id) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto [at, fresh] = read_.try_emplace(std::string(id));
+    const PresetFile* file = fresh ? find_preset(presets_, "programs", id) : nullptr;
+    if (file != nullptr) at->second = read(*file);
+    return at->second.get();
+  }
+  std::vector<std::string> ids() {
+    std::vector<std::string> ids;
+    for (const PresetFile& file : presets_.files)
+      if (file.folder == "programs" && find(file.id) != nullptr) ids.push_back(file.id);
+    return ids;
+  }
+
+ private:
+  static Presets load() {
+    Result<Presets> presets = load_presets();
     CHECK(presets.ok());
-    ProgramLibrary library(*presets);
-    std::map<std::string, BlockProgram, std::less<>> all;
-    for (const PresetFile& file : presets->files) {
-      if (file.folder != "programs") continue;
-      const Result<Value> value = read_preset(file);
-      CHECK(value.ok(), "{}", format_diagnostics(value.diagnostics));
-      if (value->find("form") != nullptr) continue;  // another form of the same facts (frameworks/lifetimes.h)
-      Result<BlockProgram> program = library.program(*value, file.id, {});
-      CHECK(program.ok(), "{}", format_diagnostics(program.diagnostics));
-      all.emplace(file.id, std::move(*program));
-    }
-    return all;
-  }();
+    return std::move(*presets);
+  }
+  std::unique_ptr<const BlockProgram> read(const PresetFile& file) {
+    const Result<Value> value = read_preset(file);
+    CHECK(value.ok(), "{}", format_diagnostics(value.diagnostics));
+    if (value->find("form") != nullptr) return nullptr;  // another form of the same facts (frameworks/lifetimes.h)
+    Result<BlockProgram> program = library_.program(*value, file.id, {});
+    CHECK(program.ok(), "{}", format_diagnostics(program.diagnostics));
+    return std::make_unique<const BlockProgram>(std::move(*program));
+  }
+
+  const Presets presets_ = load();
+  ProgramLibrary library_{presets_};
+  std::map<std::string, std::unique_ptr<const BlockProgram>, std::less<>> read_;
+  std::mutex mutex_;
+};
+
+BuiltInPrograms& built_in_programs() {
+  static BuiltInPrograms programs;
   return programs;
 }
 
@@ -79,16 +108,8 @@ Result<std::shared_ptr<const BlockProgram>> load_program(const Presets& presets,
   return {std::make_shared<const BlockProgram>(std::move(*program)), std::move(program.diagnostics)};
 }
 
-const BlockProgram* find_program(std::string_view id) {
-  const auto& programs = built_in_programs();
-  const auto found = programs.find(id);
-  return found == programs.end() ? nullptr : &found->second;
-}
+const BlockProgram* find_program(std::string_view id) { return built_in_programs().find(id); }
 
-std::vector<std::string> program_ids() {
-  std::vector<std::string> ids;
-  for (const auto& entry : built_in_programs()) ids.push_back(entry.first);
-  return ids;
-}
+std::vector<std::string> program_ids() { return built_in_programs().ids(); }
 
 }  // namespace distsetup::replay
