@@ -363,6 +363,7 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
 }  // namespace
 
 void check_keys(const LintSetup& setup, const Document& d, Findings& report) {
+  if (d.root.kind != Value::Kind::kMap) return;  // a script: no table is read for it
   for (const Accepted& table : accepted_tables()) {
     if (!d.is_a(table.kind)) continue;
     const std::string version = table.package.empty() ? "" : setup.version(table.package);

@@ -2,7 +2,11 @@
 // the first test that runs.
 #include "codegen/lint/rule_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <mutex>
+#include <optional>
 
 #include "base/check.h"
 #include "base/map_reader.h"
@@ -76,42 +80,79 @@ LintRule read_rule(const Value& value, const std::string& usual_name, const std:
   return rule;
 }
 
-std::vector<LintRule> read_rules() {
+std::vector<LintRule> read_rules(const std::string& path, std::string_view text) {
   std::vector<LintRule> rules;
-  for (const auto& [path, text] : embedded_templates().files) {
-    const bool is_table = path.compare(0, kLintFolder.size(), kLintFolder) == 0 && path.find("_keys.") == std::string::npos &&
-                          path.find("/names/") == std::string::npos;
-    if (!is_table) continue;
-    const Result<Value> root = parse_yaml(text, "templates/" + path);
-    CHECK(root.ok(), "{}", format_diagnostics(root.diagnostics));
-    Diagnostics diagnostics;
-    int64_t version = 0;
-    std::string source, usual_name;
-    MapReader reader(*root, "a table of lint rules", diagnostics);
-    reader.get("version", version);
-    reader.get("source", source);
-    reader.get("file", usual_name);
-    const Value* list = reader.child("rules");
-    reader.finish();
-    CHECK(version == 1 && list != nullptr, "{}", path);
-    for (const Value& item : list->items) rules.push_back(read_rule(item, usual_name, source, diagnostics));
-    CHECK(diagnostics.empty(), "{}", format_diagnostics(diagnostics));
-  }
+  const Result<Value> root = parse_yaml(text, "templates/" + path);
+  CHECK(root.ok(), "{}", format_diagnostics(root.diagnostics));
+  Diagnostics diagnostics;
+  int64_t version = 0;
+  std::string source, usual_name;
+  MapReader reader(*root, "a table of lint rules", diagnostics);
+  reader.get("version", version);
+  reader.get("source", source);
+  reader.get("file", usual_name);
+  const Value* list = reader.child("rules");
+  reader.finish();
+  CHECK(version == 1 && list != nullptr, "{}", path);
+  for (const Value& item : list->items) rules.push_back(read_rule(item, usual_name, source, diagnostics));
+  CHECK(diagnostics.empty(), "{}", format_diagnostics(diagnostics));
   return rules;
+}
+
+// Each is read when one of its rules is asked for: the rules' pages are most of the tables, and a file breaks few rules.
+class RuleTables {
+ public:
+  RuleTables() {
+    for (const auto& [path, text] : embedded_templates().files) {
+      const bool is_table = path.compare(0, kLintFolder.size(), kLintFolder) == 0 && path.find("_keys.") == std::string::npos &&
+                            path.find("/names/") == std::string::npos;
+      if (is_table) tables_.push_back({path, text, std::nullopt});
+    }
+  }
+
+  const LintRule* find(std::string_view code) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Table& table : tables_) {
+      if (table.text.find(fmt::format("code: {}\n", code)) == std::string::npos) continue;
+      for (const LintRule& rule : read(table))
+        if (rule.code == code) return &rule;
+    }
+    return nullptr;
+  }
+  std::vector<LintRule> all() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<LintRule> rules;
+    for (Table& table : tables_) rules.insert(rules.end(), read(table).begin(), read(table).end());
+    return rules;
+  }
+
+ private:
+  struct Table {
+    std::string path;
+    std::string_view text;
+    std::optional<std::vector<LintRule>> rules;
+  };
+  static const std::vector<LintRule>& read(Table& table) {
+    if (!table.rules.has_value()) table.rules = read_rules(table.path, table.text);
+    return *table.rules;
+  }
+
+  std::vector<Table> tables_;
+  std::mutex mutex_;
+};
+
+RuleTables& rule_tables() {
+  static RuleTables tables;
+  return tables;
 }
 
 }  // namespace
 
 const std::vector<LintRule>& lint_rules() {
-  static const std::vector<LintRule> kRules = read_rules();
+  static const std::vector<LintRule> kRules = rule_tables().all();
   return kRules;
 }
 
-const LintRule* find_lint_rule(std::string_view code) {
-  for (const LintRule& rule : lint_rules()) {
-    if (rule.code == code) return &rule;
-  }
-  return nullptr;
-}
+const LintRule* find_lint_rule(std::string_view code) { return rule_tables().find(code); }
 
 }  // namespace distsetup
