@@ -267,7 +267,11 @@ Result<Geometry> find_model(const Presets& presets, std::string_view name, const
   if (!file.ok()) return file.diagnostics;
   const Result<Value> value = read_preset(**file);
   if (!value.ok()) return value.diagnostics;
-  return geometry_from_value(presets, *value, (*file)->id);
+  Result<Geometry> model = geometry_from_value(presets, *value, (*file)->id);
+  // Another model of the same sizes: "owner/Model-7B-Instruct" is what is loaded, and not the one that the sizes were published with.
+  const bool is_published = name.find('/') != std::string_view::npos && !name.ends_with(".json") && !name.ends_with(".yaml");
+  if (model.ok() && is_published && normal_name(name) != normal_name(model->hub_id)) model->hub_id = name;
+  return model;
 }
 
 Result<Geometry> model_over_base(const Presets& presets, const Value& own) {

@@ -96,6 +96,15 @@ TEST_CASE("presets: bare sizes name the published models") {
   CHECK(count_parameters(*find_model(presets(), "70B")).total == 70'553'706'496);
 }
 
+TEST_CASE("presets: a published model of the same sizes keeps its own name") {
+  const auto hub = [](const char* name) { return find_model(presets(), name)->hub_id; };
+  CHECK(hub("Qwen/Qwen2.5-Math-7B") == "Qwen/Qwen2.5-Math-7B");
+  CHECK(hub("meta-llama/Llama-3.1-8B-Instruct") == "meta-llama/Llama-3.1-8B-Instruct");
+  CHECK(hub("/data/models/Qwen2.5-7B") == "/data/models/Qwen2.5-7B");
+  CHECK(hub("qwen2.5_7b") == "Qwen/Qwen2.5-7B");
+  CHECK(hub("Qwen/Qwen2.5-7B") == "Qwen/Qwen2.5-7B");
+}
+
 TEST_CASE("presets: spellings of a model's name") {
   for (const char* name : {"llama3_8b", "llama3-8b", "Llama-3-8B", "LLAMA3_8B", "meta-llama/Meta-Llama-3-8B", "Meta-Llama-3-8B"}) {
     CHECK(model_id(name) == "llama3_8b");
