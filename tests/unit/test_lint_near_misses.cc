@@ -36,6 +36,16 @@ std::string pod(const std::string& volumes) {
 
 TEST_CASE("lint near misses: each stands beside its mistake", "[lint]") {
   const Pair pairs[] = {
+      {"PLAN005", "j.sh", kMegatron + "--pipeline-model-parallel-size 4\n",
+       "torchrun --nproc_per_node=8 evaluate.py --num-layers -1 --hidden-size -1 --num-attention-heads -1 --seq-length 128 "
+       "--max-position-embeddings 128 --micro-batch-size 1 --pipeline-model-parallel-size 4\n"},
+      {"SL029", "j.sbatch", "#!/bin/bash\n#SBATCH --nodes=NUM_NODES\nsrun -K hostname\n",
+       "#!/bin/bash\n#SBATCH --nodes=2-4\n#SBATCH --partition=NUM_NODES\nsrun -K hostname\n"},
+      {"TR016", "j.sh", "ACTOR_PATH=\npython t.py --actor_path $ACTOR_PATH --bf16\n",
+       "EXTRA_ARGS=\nMODEL_PATH=\nread MODEL_PATH\nDATA_PATH=\npython t.py --fp16 $EXTRA_ARGS --model_path $MODEL_PATH --data_path "
+       "\"$DATA_PATH\"\n"},
+      {"LF003", "s.yaml", "stage: sft\nfinetuning_type: lora\ntemplate: qwen\ndataset: d\noutput_dir: o\nmodel_name_or_path: m\n",
+       "stage: sft\ndo_eval: true\nfinetuning_type: lora\ntemplate: qwen\ndataset: d\noutput_dir: o\nmodel_name_or_path: m\n"},
       {"SL017", "j.sbatch", kBatch + "#SBATCH --cpus-per-task=8\nsrun -K python t.py\n",
        kBatch + "#SBATCH --cpus-per-task=8\nsrun -lu bash -c 'nvidia-smi'\nsrun --cpus-per-task 8 -lu bash -c \"$CMD\"\n"},
       {"ENV001", "j.sh", "pip install torch==2.9.1\nexport PYTORCH_CUDA_ALLOC_CONF=a:b\npython t.py\n",

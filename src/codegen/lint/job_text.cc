@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/names.h"
 #include "base/text.h"
 #include "codegen/lint/batch_launch.h"
 #include "codegen/shell/expand.h"
@@ -100,7 +101,7 @@ void sl_placeholders(const JobScript& in) {
   const std::string others = num_more == 0 ? "" : fmt::format(", and so are {} more", num_more);
   // A file that is meant to be filled in by a program or a person says so: by its name, or by many places.
   constexpr size_t kManyMore = 2;
-  const bool is_template = num_more >= kManyMore || in.d.path.find("template") != std::string::npos;
+  const bool is_template = num_more >= kManyMore || lower(in.d.path).find("template") != std::string::npos;
   const bool is_variable = said[0] == '$';
   in.report.add("SL029", in.d, first->span,
                 is_variable ? fmt::format("'{}' is not expanded here: sbatch reads its lines before any shell does{}", said, others)
@@ -132,6 +133,27 @@ void sl_empty_values(const JobScript& in) {
   constexpr size_t kMany = 3;  // the file is meant to be filled in
   in.report.add("SL029", in.d, first->span, fmt::format("'--{}' {} no value: sbatch refuses the job", first->name, others),
                 {"", "", {}, num_empty >= kMany ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+}
+
+// "--nodes=NUM_NODES": a word where sbatch expects a number.
+void sl_words_for_numbers(const JobScript& in) {
+  static constexpr std::array<std::string_view, 6> kCounts = {"nodes",         "ntasks",        "ntasks-per-node",
+                                                              "cpus-per-task", "gpus-per-node", "gpus-per-task"};
+  const Directive* first = nullptr;
+  size_t num_more = 0;
+  for (const Directive& one : in.part.script.directives) {
+    const bool is_count = std::find(kCounts.begin(), kCounts.end(), one.name) != kCounts.end();
+    // What a variable or a placeholder stands for is told by itself.
+    const bool is_word = !one.value.empty() && one.value.find_first_of("0123456789$`{}<>[]%=#") == std::string::npos;
+    if (!is_count || !is_word || one.is_late) continue;
+    num_more += first == nullptr ? 0 : 1;
+    if (first == nullptr) first = &one;
+  }
+  if (first == nullptr) return;
+  const bool is_template = num_more > 0 || lower(in.d.path).find("template") != std::string::npos;
+  in.report.add("SL029", in.d, first->span,
+                fmt::format("'--{}' is '{}', expected a number: sbatch refuses the job", first->name, first->value),
+                {"write the number", "", {}, is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
 // "--nodes==2": what stands behind the first sign is the value.
@@ -291,6 +313,7 @@ void check_job_text(const JobScript& in) {
   sl_placeholders(in);
   sl_empty_values(in);
   sl_two_signs(in);
+  sl_words_for_numbers(in);
   if (in.is_batch) sl_own_folder(in);
   sl_unset_gpus(in);
   sl_devices(in);

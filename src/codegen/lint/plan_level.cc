@@ -103,7 +103,7 @@ void plan_shape(const Sizes& in, Findings& report) {
     report.add("PLAN004", d, in.find("tp")->span,
                fmt::format("tensor parallel {} does not divide {} heads and {} KV heads", tp, in.get("heads"), kv_heads), unsure);
   }
-  if (in.has("layers") && pp > 1 && !divides(pp, in.get("layers")) && !splits_otherwise(d.text)) {
+  if (in.get("layers", 0) > 0 && pp > 1 && !divides(pp, in.get("layers")) && !splits_otherwise(d.text)) {
     report.add("PLAN005", d, in.find("pp")->span, fmt::format("{} layers do not split over {} stages", in.get("layers"), pp), unsure);
   }
   if (in.has("layers") && pp > 1 && divides(pp, in.get("layers"))) {

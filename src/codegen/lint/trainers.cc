@@ -150,6 +150,13 @@ void axolotl(const Document& d, Findings& report) {
 
 void llama_factory(const LintSetup& setup, const Document& d, Findings& report) {
   const Value& root = d.root;
+  const auto is_in_line = [](const DocumentPointer& other) { return other->text.find("do_train") != std::string::npos; };
+  const bool says_task = has(root, "do_train") || has(root, "do_eval") || has(root, "do_predict") || has(root, "export_dir") ||
+                         has(root, "infer_backend") || has(root, "task") || has(root, "export_size");
+  if (!says_task && has(root, "stage") && has(root, "output_dir") && has(root, "dataset") &&
+      std::none_of(setup.documents.begin(), setup.documents.end(), is_in_line))
+    report.add("LF003", d, key_span(d, node(root, "stage")),
+               "'do_train' is not given: LLaMA-Factory loads model and data, and trains nothing");
   const std::string path = text(root, "deepspeed");
   bool is_stage_3 = path.find("z3") != std::string::npos || path.find("zero3") != std::string::npos;
   for (const auto& other : setup.documents) {
