@@ -70,6 +70,7 @@ TEST_CASE("named files: one that is not here is asked for, and no other is taken
     REQUIRE(readings.ok());
     const bool is_there = std::string_view(file).starts_with("..");  // from its own folder, as it is written
     CHECK(unread_strategy(*readings).empty() == is_there);
+    CHECK(has_error(unread_strategy(*readings)) != is_there);
     CHECK(said(path).text("strategy.sharding").empty() != is_there);
     CHECK(said(path).text("strategy.trainer") == "deepspeed");
   }
@@ -105,6 +106,7 @@ TEST_CASE("named files: a script that srun starts is read, with the machines of 
   const Result<std::vector<Reading>> missing = read(put(root / "a.sbatch", head + "srun bash scripts/other.sh\n"));
   REQUIRE(missing.ok());
   CHECK(is_told(unread_strategy(*missing), "what the job starts is not known"));
+  CHECK_FALSE(has_error(unread_strategy(*missing)));
   const Result<std::vector<Reading>> wrapped = read(put(root / "b.sbatch", head + "srun scripts/numa.sh python " + kTrain + "\n"));
   REQUIRE(wrapped.ok());
   CHECK(unread_strategy(*wrapped).empty());

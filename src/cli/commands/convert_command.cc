@@ -191,7 +191,12 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
           {"fsdp_config", one.chosen.setup, "no file has this setup; distsetup plan takes those of presets/recipes too", {one.file}});
   }
   if (settings_of(*fields).settings.empty()) diagnostics.push_back(nothing_to_convert(*readings, lost));
-  if (target == kRunFile) append(diagnostics, unread_strategy(*readings));
+  if (target == kRunFile) {  // a run file may leave it open
+    for (Diagnostic one : unread_strategy(*readings)) {
+      one.severity = Severity::kWarning;
+      diagnostics.push_back(std::move(one));
+    }
+  }
   const Result<Artifacts> written = target == kRunFile ? as_run_file(*fields, session->presets, lost)
                                                        : as_target(templates, target, *fields, emitted_command(arguments), lost);
   append(diagnostics, written.diagnostics);

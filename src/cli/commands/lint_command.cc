@@ -12,6 +12,7 @@
 #include "cli/commands/commands.h"
 #include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
+#include "cli/settings/named_file.h"
 #include "cli/settings/run_source.h"
 #include "codegen/lint/lint.h"
 #include "codegen/shell/quote.h"
@@ -37,6 +38,11 @@ std::string text_of_program(const std::string& path) {
   const bool is_one = std::filesystem::is_regular_file(path, ignored) && std::filesystem::file_size(path, ignored) <= kMostBytes;
   const Result<std::string> text = is_one ? read_file(path) : Result<std::string>(std::string());
   return text.ok() ? *text : "";
+}
+
+std::string find_script(const std::string& name, const std::string& from) {
+  const std::optional<NamedFile> found = find_named_file(name, from);
+  return found ? found->path : "";
 }
 
 // "torchtitan==0.3.0,openrlhf==0.10"
@@ -92,6 +98,7 @@ Result<LintContext> lint_context(const Arguments& arguments) {
   context.consumer = *consumer;
   context.is_directory = is_folder;
   context.text_of_program = text_of_program;
+  context.find_script = find_script;
   return {std::move(context), std::move(diagnostics)};
 }
 
@@ -131,6 +138,7 @@ Artifacts fix(const Terminal& terminal, const LintContext& context, std::string_
   Artifacts changed;
   for (size_t i = 0; i < report.files.size(); ++i) {
     const auto file = std::find_if(files.begin(), files.end(), [&](const LintFile& one) { return one.path == report.files[i].path; });
+    if (file == files.end()) continue;  // a script that one of them starts: it was not given
     std::vector<const LintFinding*> applied;
     std::string text = apply_fixes(report, i, file->text, applied);
     if (applied.empty()) continue;
@@ -202,7 +210,8 @@ int run_lint(const Arguments& arguments, const Terminal& terminal) {
   append(said, report.unreadable);
   for (const LintReport::File& one : report.files) {
     kinds.push_back({{"path", one.path}, {"kind", one.kind}, {"describes", one.says}});
-    mention(terminal, fmt::format("{}: {}\n", one.path, one.says));
+    if (!one.from.empty()) kinds.back()["started_by"] = one.from;
+    mention(terminal, fmt::format("{}: {}{}\n", one.path, one.says, one.from.empty() ? "" : ", started by " + one.from));
   }
   const Counts n = count(said);
   const bool fails = n.errors > 0 || (arguments.has("strict") && n.warnings > 0);

@@ -85,9 +85,9 @@ Diagnostics unread_strategy(const std::vector<Reading>& readings) {
       const bool is_strategy = lost.key.find("deepspeed") != std::string::npos || lost.key.find("fsdp") != std::string::npos ||
                                (lost.key == "config_file" && reading.table == "launchers/accelerate.yaml");
       if (!lost.is_file || !is_strategy) continue;
-      return {warning(code::kUnknownValue, lost.at,
-                      fmt::format("'{}' names '{}', which is not here and says how the model is sharded", lost.key, lost.text),
-                      "give that file beside this one, or say it: --sharding zero3")};
+      return {error(code::kUnknownValue, lost.at,
+                    fmt::format("'{}' names '{}', which is not here and says how the model is sharded", lost.key, lost.text),
+                    "give that file beside this one, or say it: --sharding zero3")};
     }
   }
   return {};

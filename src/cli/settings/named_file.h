@@ -19,7 +19,8 @@ struct NamedFile {
 // or for the one below a folder above `from` that has its last folders too.
 std::optional<NamedFile> find_named_file(const std::string& text, const std::string& from);
 
-// A file that says how the model is sharded and is not here, where nothing else says it.
+// A file that says how the model is sharded and is not here, where nothing else says it: an error, since a plan of any other strategy
+// is of another run. Of a script that a job starts and that is not here a warning: the machines of the job are known.
 Diagnostics unread_strategy(const std::vector<Reading>& readings);
 
 }  // namespace distsetup

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "base/diagnostic_codes.h"
@@ -12,8 +11,8 @@
 #include "base/names.h"
 #include "cli/settings/bundled_settings.h"
 #include "cli/settings/file_origins.h"
+#include "cli/settings/files_to_read.h"
 #include "cli/settings/named_file.h"
-#include "codegen/read/read_script.h"
 #include "codegen/shell/quote.h"
 #include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
@@ -51,31 +50,6 @@ void put_vocabulary(const std::vector<ReadSetting>& settings, Spec& given, Spec&
   map.key_locations = {model->at, vocabulary->at};
   for (Spec* spec : {&given, &assumed}) spec->settings.erase("model");
   given.model = std::move(map);
-}
-
-// A file that another one names is read with it, when it is there. Of what a script starts its machines are weak: the script hands it
-// those of the job.
-struct FileToRead {
-  std::string path;
-  bool is_given = false, is_started = false;
-};
-
-bool add_named_file(const LostKey& lost, const std::string& from, std::vector<FileToRead>& files, Diagnostics& said) {
-  namespace fs = std::filesystem;
-  constexpr size_t kMaxFiles = 32;
-  const std::optional<NamedFile> found = find_named_file(lost.text, from);
-  if (!found || files.size() >= kMaxFiles) return false;
-  std::error_code ignored;
-  const bool is_known =
-      std::any_of(files.begin(), files.end(), [&](const FileToRead& one) { return fs::equivalent(one.path, found->path, ignored); });
-  if (is_known) return true;
-  files.push_back({found->path, false, lost.key == kStartedScript});
-  if (found->is_elsewhere) {
-    said.push_back(note(code::kUnknownValue, lost.at,
-                        fmt::format("'{}' is not here: '{}' is read in its place", lost.text, found->path),
-                        "give the file itself where it is another one"));
-  }
-  return true;
 }
 
 // What command lines among the files say of the others, below what the user says; nothing new: false.
@@ -122,18 +96,20 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
                                              const std::string& as, const ReadChoices& choices, const ReadChoices& said) {
   std::vector<Reading> readings;
   Diagnostics diagnostics;
-  std::vector<FileToRead> all;
-  for (const std::string& path : paths) all.push_back({path, true, false});
-  for (size_t i = 0; i < all.size(); ++i) {  // files that files name come behind them
-    const FileToRead file = all[i];
+  FilesToRead all(paths);
+  while (const FileToRead* next = all.next()) {
+    const FileToRead file = *next;
     const std::string& path = file.path;
     const Result<std::string> text = read_file(path);
     if (!text.ok()) {
       append(diagnostics, text.diagnostics);
       continue;
     }
-    Result<std::vector<Reading>> read = read_config(templates, *text, path, file.is_given ? as : "", choices);
-    if (file.is_started && !read.ok()) {
+    const Result<foreign::DocumentPointer> document = foreign::parse_document(templates, path, *text, file.given);
+    if (!document.ok()) return document.diagnostics;
+    Result<std::vector<Reading>> read = read_document(templates, **document, file.is_given ? as : "", choices);
+    if (file.is_started && (!read.ok() || says_nothing_of_a_run(file, *read))) {
+      if (file.is_helper) continue;
       diagnostics.push_back(warning(code::kUnknownValue, {path, 0, 0},
                                     "the job starts this script, and nothing that it starts is known",
                                     "give --trainer, --sharding and the model beside it"));
@@ -149,10 +125,11 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
       for (const Complaint& complaint : one.complaints) {
         if (complaint.trainer.empty()) diagnostics.push_back(complaint.diagnostic);
       }
-      std::erase_if(one.lost, [&](const LostKey& lost) { return lost.is_file && add_named_file(lost, path, all, diagnostics); });
+      std::erase_if(one.lost, [&](const LostKey& lost) { return lost.is_file && all.add_named(lost, **document, diagnostics); });
       readings.push_back(std::move(one));
     }
   }
+  if (!has_error(diagnostics)) append(diagnostics, nothing_but_started(readings));
   const auto none = [&readings](auto has) { return std::none_of(readings.begin(), readings.end(), has); };
   if (!said.stage.empty() && none([](const Reading& one) { return !one.stage.empty(); }) && !has_error(diagnostics)) {
     diagnostics.push_back(error(code::kUnknownValue, command_line(),

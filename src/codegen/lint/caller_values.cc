@@ -11,8 +11,9 @@ namespace {
 
 constexpr int kMostSteps = 8;  // A=$B, B=$C, …
 
-// $1, ${2:-x}, $@
-bool has_argument(std::string_view text) {
+// $1, ${2:-x}, $@, where nobody says what the script is given
+bool has_argument(const ShellScript& script, std::string_view text) {
+  if (script.has_arguments()) return false;
   for (size_t at = text.find('$'); at != std::string_view::npos; at = text.find('$', at + 1)) {
     const size_t name = at + (text.substr(at + 1, 1) == "{" ? 2 : 1);
     if (name < text.size() && (std::isdigit(static_cast<unsigned char>(text[name])) != 0 || text[name] == '@' || text[name] == '*'))
@@ -28,7 +29,7 @@ bool is_open(const Document& d, const ShellScript& script, TextSpan range, int s
     const bool is_of_manifest = close != std::string_view::npos && script.has_outer(text.substr(open + 2, close - open - 2));
     if (!is_of_manifest) return true;
   }
-  if (text.find('`') != std::string_view::npos || has_argument(text)) return true;
+  if (text.find('`') != std::string_view::npos || has_argument(script, text)) return true;
   for (const auto& [name, at] : expansions(d.text, range)) {
     if (script.has_outer(name)) continue;  // the manifest sets it
     const std::string_view option = option_behind(name);

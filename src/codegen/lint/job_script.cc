@@ -52,6 +52,12 @@ const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line) {
   return nullptr;
 }
 
+bool is_here(const JobScript& in, const LaunchStage& stage) {
+  return std::any_of(in.part.lines.begin(), in.part.lines.end(), [&stage](const LaunchLine& line) {
+    return std::any_of(line.stages.begin(), line.stages.end(), [&stage](const LaunchStage& one) { return &one == &stage; });
+  });
+}
+
 bool has_unknown_words(const JobScript& in, const LaunchStage& launcher) {
   const std::vector<ShellWord>& words = in.part.script.commands[launcher.command].expanded;
   bool is_value = true;  // the launcher's own name, too

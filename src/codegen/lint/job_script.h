@@ -39,6 +39,8 @@ inline SrunTasks tasks_of_job(const JobScript& in) { return foreign::tasks_of_jo
 const LaunchStage* launcher_of(const LaunchLine& line);  // torchrun, deepspeed or accelerate; nullptr: none
 // The launcher that a line starts, itself or inside its bash -c or script; nullptr: none.
 const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line);
+// Whether the stage is one of this script, and not of another one that it starts: its places are in this text.
+bool is_here(const JobScript& in, const LaunchStage& stage);
 // Words between a launcher of this script and what it starts that are not known here: they may hold options.
 bool has_unknown_words(const JobScript& in, const LaunchStage& launcher);
 bool starts_training(const JobScript& in, const LaunchLine& line);

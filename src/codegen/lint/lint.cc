@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -17,6 +18,7 @@
 #include "codegen/lint/check_options.h"
 #include "codegen/lint/deepspeed.h"
 #include "codegen/lint/deepspeed_values.h"
+#include "codegen/lint/empty_values.h"
 #include "codegen/lint/environment.h"
 #include "codegen/lint/file_text.h"
 #include "codegen/lint/fsdp.h"
@@ -33,6 +35,7 @@
 #include "codegen/lint/training_arguments.h"
 #include "codegen/read/loose_json.h"
 #include "codegen/read/recognise.h"
+#include "codegen/read/started_scripts.h"
 #include "codegen/shell/quote.h"
 #include "codegen/shell/starts_training.h"
 
@@ -47,7 +50,7 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,  
                                      lint::check_megatron,   lint::check_trainers,    lint::check_llama_stack,
                                      lint::check_slurm,      lint::check_launchers,   lint::check_launch_sizes,
                                      lint::check_kubernetes, lint::check_environment, lint::check_plan_level,
-                                     lint::check_pipes};
+                                     lint::check_pipes,      lint::check_empty_values};
 
 // "debug: false" -> the key with its indentation, and the value without a remark.
 std::pair<std::string_view, std::string_view> key_and_value(std::string_view line) {
@@ -209,7 +212,7 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
     const foreign::DocumentPointer read = foreign::without_comments(*d);
     setup.documents.push_back(read != nullptr ? read : d);
     commented.push_back(read != nullptr ? d : nullptr);
-    out.files.push_back({d->path, d->kind->name, d->kind->says});
+    out.files.push_back({d->path, d->kind->name, d->kind->says, ""});
   }
   // Beside files that are looked at, one that is known by its name is passed over.
   for (Diagnostic& one : out.unreadable) {
@@ -233,6 +236,32 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
   return out;
 }
 
+// What the scripts among the documents start (srun bash run.sh), each file once, and what those start.
+static std::map<std::string, std::string> follow_scripts(const LintContext& context,
+                                                         std::vector<foreign::DocumentPointer>& documents) {
+  constexpr size_t kMostFollowed = 16, kMostBytes = 2'000'000;
+  std::map<std::string, std::string> started_by;
+  size_t num_bytes = 0;
+  if (context.find_script == nullptr || context.text_of_program == nullptr) return started_by;
+  for (size_t i = 0; i < documents.size(); ++i) {
+    const foreign::DocumentPointer from = documents[i];
+    for (const foreign::StartedScript& one : foreign::started_scripts(*from)) {
+      const std::string path = context.find_script(one.path, from->path);
+      const bool is_known = std::any_of(documents.begin(), documents.end(),
+                                        [&path](const foreign::DocumentPointer& other) { return other->path == path; });
+      if (path.empty() || is_known || started_by.size() >= kMostFollowed) continue;
+      const std::string text = context.text_of_program(path);
+      num_bytes += text.size();
+      if (text.empty() || num_bytes > kMostBytes) continue;
+      const Result<foreign::DocumentPointer> d = foreign::parse_document(embedded_templates(), path, text, one.given);
+      if (!d.ok() || !(*d)->is_script()) continue;
+      started_by[path] = from->path;
+      documents.push_back(*d);
+    }
+  }
+  return started_by;
+}
+
 LintReport lint_files(const std::vector<LintFile>& files, const LintContext& context) {
   std::vector<foreign::DocumentPointer> documents;
   const FileKind* wanted = built_in_kinds().find(context.as);
@@ -246,7 +275,12 @@ LintReport lint_files(const std::vector<LintFile>& files, const LintContext& con
     CHECK(d.ok(), "{}", format_diagnostics(d.diagnostics));
     documents.push_back(*d);
   }
-  return lint_documents(documents, context);
+  const std::map<std::string, std::string> started_by = follow_scripts(context, documents);
+  LintReport report = lint_documents(documents, context);
+  for (LintReport::File& one : report.files) {
+    if (const auto it = started_by.find(one.path); it != started_by.end()) one.from = it->second;
+  }
+  return report;
 }
 
 std::string apply_fixes(const LintReport& report, size_t index, std::string text, std::vector<const LintFinding*>& applied) {

@@ -35,6 +35,8 @@ struct LintContext {
   std::string as;                                      // kind of every file; empty: recognised
   bool (*is_directory)(const std::string&) = nullptr;  // asked for folders that logs go to; nullptr: none is known to be there
   std::string (*text_of_program)(const std::string&) = nullptr;  // "" where there is none; nullptr: none is known to be there
+  // Where a script is that the file `from` names; "" = not here. nullptr: scripts that a script starts are not looked at.
+  std::string (*find_script)(const std::string& name, const std::string& from) = nullptr;
 };
 
 // Bytes [begin, end) of a file become `text`.
@@ -55,6 +57,7 @@ struct LintReport {
     std::string path;
     std::string kind;  // "deepspeed"
     std::string says;  // "DeepSpeed configuration"
+    std::string from;  // the file that starts it; "" = it was given
   };
   std::vector<File> files;
   std::vector<LintFinding> findings;  // by file, then by place

@@ -46,10 +46,7 @@ void sl_one_node_each(const JobScript& in, const LaunchLine& line, const LaunchS
   const LaunchStage* run = launcher_under(in, line);
   if (run == nullptr || run->program != LaunchProgram::kTorchrun || counts.nodes < 2 || counts.per_node != 1) return;
   if (run->has("nnodes") || run->has("standalone") || in.d.text.find("PET_NNODES") != std::string::npos) return;
-  // Of another file: its commands are not those of this script.
-  const bool is_here =
-      run->command < in.part.script.commands.size() && run->span.begin < in.d.text.size() && in.d.cut(run->span) == run->name;
-  if (!is_here || has_unknown_words(in, *run)) return;
+  if (!is_here(in, *run) || has_unknown_words(in, *run)) return;
   for (const char* mark : {"SLURM_PROCID", "SLURM_NODEID"}) {  // a share of the work for each
     if (in.d.text.find(mark) != std::string::npos && !run->has("node_rank")) return;
   }
@@ -81,7 +78,7 @@ void sl_shapes(const JobScript& in, const LaunchLine& line, const LaunchStage& s
   const bool is_on_one_node = counts.nodes == 1 && tasks <= 1;
   if (launcher != nullptr && launcher->program == LaunchProgram::kDeepspeed && !is_on_one_node && !launcher->has("hostfile") &&
       !launcher->has("H") && !launcher->has("no_ssh")) {
-    in.report.add("SL004", in.d, launcher->span,
+    in.report.add("SL004", in.d, is_here(in, *launcher) ? launcher->span : srun.span,
                   "deepspeed under srun without a hostfile: each node is a job of its own, master 127.0.0.1",
                   {.error_if = counts.nodes > 1 || tasks > 1 ? "" : "srun starts more than one task"});
   }

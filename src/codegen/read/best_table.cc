@@ -1,7 +1,9 @@
 #include "codegen/read/best_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -249,6 +251,29 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
   return best;
 }
 
+namespace {
+
+// train.py --job.config_file q.toml --training.steps=500: until release 0.2 torchtitan takes such flags over its file.
+std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templates, const std::vector<FoundKey>& found,
+                                                       const std::string& file) {
+  const auto names_file = [](const FoundKey& one) { return is_same_key(one.key, "job.config_file") && !one.stands_alone; };
+  const auto named = std::find_if(found.begin(), found.end(), names_file);
+  std::vector<FoundKey> rest;
+  std::remove_copy_if(found.begin(), found.end(), std::back_inserter(rest), names_file);
+  if (named == found.end() || rest.empty()) return std::nullopt;
+  Result<Reading> over = reading_by(templates, "torchtitan-0.2/keys.yaml", {nullptr, std::move(rest), nullptr}, file);
+  if (!over.ok()) return over;
+  std::erase_if(over->fields, [](const auto& one) { return one.second.is_assumed; });
+  over->is_over_file = true;
+  LostKey lost{named->key, named->text, "it is a file of its own: give it beside this one", named->at};
+  lost.is_file = named->unknown.empty();
+  if (!lost.is_file) lost.reason = named->unknown;
+  over->lost.push_back(std::move(lost));
+  return over;
+}
+
+}  // namespace
+
 Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
                                    const std::string& file) {
   const std::vector<std::string> tables = tables_of(templates, {"arguments", "json", "yaml"});
@@ -266,6 +291,7 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
                                return is_same_key(one.key, "module") && !one.stands_alone;
                              });
   if (is_torchtitan) return reading_by(templates, "torchtitan/keys.yaml", source, file);
+  if (std::optional<Result<Reading>> over = over_file_of_torchtitan(templates, found, file)) return std::move(*over);
   Result<Reading> best = best_reading(templates, tables, source, file);
   if (!best.ok() || best->table.empty()) return best;
   std::vector<std::string> told;

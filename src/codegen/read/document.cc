@@ -73,8 +73,9 @@ bool is_of_bash(const std::string& shebang) {
   return shebang.empty() || shebang.find("bash") != std::string::npos || shell == "sh" || shebang.find("/sh ") != std::string::npos;
 }
 
-void parse_script(Document& d) {
+void parse_script(Document& d, const std::vector<OuterVariable>& given) {
   ShellScript script = parse_shell(d.text, {0, d.text.size()});
+  script.outer = given;
   const bool is_python = d.path.size() > 3 && d.path.compare(d.path.size() - 3, 3, ".py") == 0;
   const std::vector<ShellMistake> mistakes = !is_python && is_of_bash(script.shebang) ? script.mistakes : std::vector<ShellMistake>{};
   for (const ShellMistake& one : mistakes) {
@@ -85,7 +86,7 @@ void parse_script(Document& d) {
 }
 
 // The tree of a structured file, or the script.
-void parse(Document& d) {
+void parse(Document& d, const std::vector<OuterVariable>& given) {
   bool is_one_broken = false;
   const auto take = [&d, &is_one_broken](Result<Value> root, int lines_before = 0) {
     for (Diagnostic& one : root.diagnostics) move_down(one.location, lines_before);
@@ -110,7 +111,7 @@ void parse(Document& d) {
     case TextForm::kYaml:
       for (const StreamPart& one : split_stream(d.text)) take(parse_yaml(one.text, d.path, RepeatedKeys::kAllKept), one.lines_before);
       break;
-    case TextForm::kScript: parse_script(d); break;
+    case TextForm::kScript: parse_script(d, given); break;
     case TextForm::kArguments: add_arguments(d); break;
     case TextForm::kLines: break;
   }
@@ -164,11 +165,12 @@ const SourceText& Document::source() const {
   return *source_;
 }
 
-Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text) {
+Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text,
+                                       const std::vector<OuterVariable>& given) {
   constexpr size_t kMaxKept = 64;
   const Result<std::shared_ptr<const FileKinds>> kinds = load_kinds(templates);
   if (!kinds.ok()) return kinds.diagnostics;
-  auto* const kept = templates.cache == nullptr ? nullptr : &templates.cache->documents;
+  auto* const kept = templates.cache == nullptr || !given.empty() ? nullptr : &templates.cache->documents;
   if (kept != nullptr) {
     const auto known = kept->find(path);
     if (known != kept->end() && known->second.first == *kinds && known->second.second->text == text) return known->second.second;
@@ -177,7 +179,7 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   d->path = path;
   d->text = text;
   d->form = form_of(**kinds, path, text);
-  parse(*d);
+  parse(*d, given);
   Result<const FileKind*> kind = recognise(templates, **kinds, *d);
   if (kind.ok() && *kind == nullptr) kind = kind_of_section(templates, **kinds, *d);
   if (!kind.ok()) return kind.diagnostics;
@@ -196,7 +198,7 @@ DocumentPointer parse_document_as(std::shared_ptr<const FileKind> kind, const st
   d->text = text;
   d->form = form_of_kind(*kind, text);
   d->kind = std::move(kind);
-  parse(*d);
+  parse(*d, {});
   find_embedded_scripts(*d);
   return d;
 }

@@ -44,7 +44,7 @@ std::vector<OuterVariable> variables_of(const Document& d, const TreeNode& env) 
     const TreeNode name = node(item, "name"), value = node(item, "value");
     const bool is_text = name && value && value.value->kind == Value::Kind::kScalar;
     if (is_text && value.text().find_first_of("${<") == std::string::npos)
-      out.push_back({name.text(), value.text(), value_span(d, *value.value)});
+      out.push_back({name.text(), value.text(), value_span(d, *value.value), true, false, {}});
   }
   return out;
 }
@@ -53,7 +53,8 @@ std::vector<OuterVariable> variables_of(const Document& d, const TreeNode& env) 
 void add_entries(const Document& d, const Value& map, std::vector<OuterVariable>& out) {
   for (const auto& [name, value] : map.entries) {
     const bool is_text = value.kind == Value::Kind::kScalar && !value.text.empty() && value.text != "null" && value.text != "~";
-    if (is_text && value.text.find_first_of("${<") == std::string::npos) out.push_back({name, value.text, value_span(d, value)});
+    if (is_text && value.text.find_first_of("${<") == std::string::npos)
+      out.push_back({name, value.text, value_span(d, value), true, false, {}});
   }
 }
 

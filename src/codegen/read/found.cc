@@ -53,4 +53,11 @@ std::vector<FoundKey> found_in(const Value& root, const std::vector<std::string>
   return out;
 }
 
+bool is_placeholder(std::string_view value) {
+  if (value.size() < 3) return false;
+  if (value.front() == '<' && value.find('>') != std::string_view::npos) return true;  // "<your folder>/run"
+  const bool is_marked = (value.front() == '{' && value.back() == '}') || (value.front() == '<' && value.back() == '>');
+  return is_marked && value.substr(1, value.size() - 2).find_first_of("{}<>,:\"'") == std::string_view::npos;
+}
+
 }  // namespace distsetup

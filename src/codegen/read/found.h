@@ -27,4 +27,7 @@ struct FoundKey {
 // `of: null` (take_parts). A list of maps is one leaf, but one of those at `lists`, whose entries are sections "0", "1", ...
 std::vector<FoundKey> found_in(const Value& root, const std::vector<std::string>& lists = {});
 
+// "{LIMIT_TIME}", "<account>": filled in before the script is a script.
+bool is_placeholder(std::string_view value);
+
 }  // namespace distsetup

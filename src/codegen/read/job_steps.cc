@@ -87,7 +87,11 @@ std::optional<LostKey> started_script(const SourceText& source, const LaunchLine
   const LaunchStage& last = line.stages.back();
   const bool is_started = line.find(LaunchProgram::kSrun) != nullptr || line.find(LaunchProgram::kMpirun) != nullptr;
   if (!is_started || last.program != LaunchProgram::kScript || !last.name.ends_with(".sh") || is_wrapper(last)) return std::nullopt;
-  LostKey lost{kStartedScript, last.name, "what it starts stands there: give it beside this file", source.at(last.span.begin)};
+  return started_key(source, last.name, last.span);
+}
+
+LostKey started_key(const SourceText& source, const std::string& path, foreign::TextSpan at) {
+  LostKey lost{kStartedScript, path, "what it starts stands there: give it beside this file", source.at(at.begin)};
   lost.is_file = true;
   return lost;
 }

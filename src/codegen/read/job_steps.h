@@ -14,6 +14,7 @@ class RunLines {
  public:
   explicit RunLines(const foreign::Document& document);
   bool is_run(const foreign::ScriptPart& part, const foreign::LaunchLine& line) const;
+  bool has_training() const { return has_training_; }
 
  private:
   bool has_launched_ = false, has_training_ = false;
@@ -27,6 +28,8 @@ Diagnostics undecided_commands(const SourceText& source, const foreign::ShellScr
 
 // srun bash run.sh: what trains stands in a file of its own, whose path is the text. A wrapper is given what it starts: none.
 std::optional<LostKey> started_script(const SourceText& source, const foreign::LaunchLine& line);
+
+LostKey started_key(const SourceText& source, const std::string& path, foreign::TextSpan at);
 
 // Under Ray, srun starts workers one by one and then a driver.
 bool has_ray(const foreign::ShellScript& script);

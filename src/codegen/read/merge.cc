@@ -127,6 +127,11 @@ bool chooses_parts(const Reading& reading) {
   return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
 }
 
+// llamafactory-cli train sft.yaml learning_rate=2e-5: the line is over the file.
+bool is_over_its_file(const Reading& line, const Reading* file) {
+  return file != nullptr && line.is_over_file && !file->is_over_file && line.table == file->table;
+}
+
 }  // namespace
 
 Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
@@ -159,7 +164,9 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         }
         continue;
       }
-      if (is_less_of_hosts(reading, field, other, it->second)) {
+      const bool is_given = !field.is_assumed && !it->second.is_assumed;
+      if (is_given && other != nullptr && is_over_its_file(*other, &reading)) continue;
+      if ((is_given && is_over_its_file(reading, other)) || is_less_of_hosts(reading, field, other, it->second)) {
         it->second = field;
         other = &reading;
         continue;

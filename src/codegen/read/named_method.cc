@@ -89,7 +89,8 @@ const MethodWord* method_of(const foreign::LaunchStage& stage) {
 
 bool has_keys_of_rollouts(const std::vector<FoundKey>& keys) {
   return std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) {
-    return one.key == "num_generations" || one.key == "reward_funcs" || one.key == "algorithm.adv_estimator";
+    return one.key == "num_generations" || one.key == "reward_funcs" || one.key == "algorithm.adv_estimator" ||
+           one.key == "ppo_epochs" || one.key == "actor_model_name_or_path";
   });
 }
 
@@ -108,7 +109,8 @@ std::string_view what_no_plan_does(const foreign::LaunchStage& stage, const std:
 // Of other programs a name says what they are about ("build_dpo_pairs"), and not that they train.
 bool has_arguments_of_trainers(const Reading& reading) {
   return reading.table == "trl/keys.yaml" || reading.table == "transformers/keys.yaml" || reading.table == "ms-swift/keys.yaml" ||
-         reading.table == "openrlhf/keys.yaml" || reading.table == "openrlhf-flags/keys.yaml";
+         reading.table.starts_with("huggingface/") || reading.table == "openrlhf/keys.yaml" ||
+         reading.table == "openrlhf-flags/keys.yaml";
 }
 
 }  // namespace
@@ -147,12 +149,20 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
 
 void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading) {
   using foreign::LaunchProgram;
-  const bool is_of_trainer = reading.table.starts_with("huggingface/") || reading.table.starts_with("trl/");
+  const bool is_of_trainer =
+      reading.table.starts_with("huggingface/") || reading.table.starts_with("trl/") || reading.table.starts_with("transformers/");
   const bool is_open = line.find(LaunchProgram::kAccelerate) != nullptr || line.find(LaunchProgram::kDeepspeed) != nullptr;
   const bool names_other = std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return one.is_file || one.key.find("deepspeed") != std::string::npos || one.key.find("fsdp") != std::string::npos;
   });
-  if (!is_of_trainer || is_open || names_other) return;
+  if (!is_of_trainer || is_open) return;
+  const auto sharding = reading.fields.find("strategy.sharding");
+  if (sharding != reading.fields.end() && sharding->second.key.starts_with("fsdp")) {
+    const auto version = reading.fields.find("options.fsdp_version");
+    const bool is_second = version != reading.fields.end() && field_text(version->second.value) == "2";
+    reading.fields.emplace("strategy.trainer", ReadField{Json(is_second ? "fsdp2" : "fsdp1"), "(trainer)", at, true});
+  }
+  if (names_other) return;
   reading.fields.emplace("strategy.trainer", ReadField{Json("ddp"), "(trainer)", at, true});
 }
 

@@ -12,7 +12,7 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
                                Reading& reading);
 
 // DistributedDataParallel is what TrainingArguments without DeepSpeed and FSDP train with; accelerate's configuration may say
-// otherwise.
+// otherwise. Those with --fsdp train with the version of FSDP that their table reads.
 void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading);
 
 }  // namespace distsetup

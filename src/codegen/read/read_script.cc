@@ -16,6 +16,9 @@
 #include "codegen/read/job_steps.h"
 #include "codegen/read/manifest.h"
 #include "codegen/read/named_method.h"
+#include "codegen/read/other_devices.h"
+#include "codegen/read/started_scripts.h"
+#include "codegen/read/xtuner.h"
 #include "codegen/shell/starts_training.h"
 #include "codegen/shell/words.h"
 #include "codegen/tables/load_table.h"
@@ -52,14 +55,6 @@ std::string table_of(LaunchProgram program) {
     case LaunchProgram::kOther: break;
   }
   return "";
-}
-
-// "{LIMIT_TIME}", "<account>": filled in before the script is a script.
-bool is_placeholder(std::string_view value) {
-  if (value.size() < 3) return false;
-  if (value.front() == '<' && value.find('>') != std::string_view::npos) return true;  // "<your folder>/run"
-  const bool is_marked = (value.front() == '{' && value.back() == '}') || (value.front() == '<' && value.back() == '>');
-  return is_marked && value.substr(1, value.size() - 2).find_first_of("{}<>,:\"'") == std::string_view::npos;
 }
 
 bool is_settings_file(std::string_view path) {
@@ -133,6 +128,15 @@ class ScriptReader {
       tell_started(line);
     }
   }
+
+  // bash run.sh, where nothing else trains.
+  void helpers(const foreign::Document& document) {
+    if (runs_.has_training()) return;
+    for (const foreign::StartedScript& one : foreign::started_scripts(document)) {
+      if (!one.is_of_launcher) add_started(started_key(source_, one.path, one.at));
+    }
+  }
+
   void keys_of(const std::string& table, std::vector<FoundKey> keys) {
     add(reading_by(templates_, table, {nullptr, std::move(keys), nullptr}, file_));
   }
@@ -262,10 +266,11 @@ class ScriptReader {
   }
 
   void tell_started(const LaunchLine& line) {
-    std::optional<LostKey> lost = started_script(source_, line);
-    if (!lost) return;
-    if (readings_.empty() || readings_.back().tool != lost->text) readings_.push_back(unread({}, file_, lost->text));
-    readings_.back().lost.push_back(std::move(*lost));
+    if (std::optional<LostKey> lost = started_script(source_, line)) add_started(std::move(*lost));
+  }
+  void add_started(LostKey lost) {
+    if (readings_.empty() || readings_.back().tool != lost.text) readings_.push_back(unread({}, file_, lost.text));
+    readings_.back().lost.push_back(std::move(lost));
   }
 
   void read_stage(const LaunchStage& stage, const LaunchLine& line, bool is_under_ray) {
@@ -299,6 +304,7 @@ class ScriptReader {
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
     if (stage.program == LaunchProgram::kScript) add_file_of_tool(stage, keys);
+    if (is_xtuner(stage)) return add(reading_of_xtuner(stage, keys, file_, source_.at(stage.span.begin)));
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
     name_backend(stage, line, keys);
@@ -307,6 +313,7 @@ class ScriptReader {
     // What a file beside the flags leaves to its tool's defaults is not known here.
     if (best.ok() && names_settings(stage))
       std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+    if (best.ok() && names_settings(stage)) best->is_over_file = true;
     if (best.ok() && is_read) add_program(stage, *best);
     if (best.ok() && is_read && !names_settings(stage)) name_plain_trainer(line, source_.at(stage.span.begin), *best);
     if (best.ok() && is_read) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), *best));
@@ -328,21 +335,6 @@ class ScriptReader {
   Diagnostics diagnostics_;
 };
 
-// torch_xla runs on what PJRT_DEVICE says, and variables of Neuron's are Trainium's: their cores are no GPUs.
-Diagnostics other_devices(const foreign::Document& document) {
-  const foreign::EnvironmentSetting* found = nullptr;
-  for (const foreign::EnvironmentSetting& one : document.environment) {
-    if (found == nullptr && (one.name == "NEURON_CC_FLAGS" || one.name.starts_with("NEURON_RT_"))) found = &one;
-    if (one.name != "PJRT_DEVICE") continue;
-    if (one.value != "NEURON" && one.value != "TPU") return {};
-    found = &one;
-  }
-  if (found == nullptr) return {};
-  return {error(code::kConflict, document.place(found->span.begin),
-                fmt::format("'{}={}' is of {}, expected GPUs: no plan has them", found->name, found->value,
-                            found->value == "TPU" ? "TPUs" : "Trainium"))};
-}
-
 }  // namespace
 
 Result<std::vector<Reading>> read_script(const TemplateSet& templates, const foreign::Document& document) {
@@ -354,6 +346,7 @@ Result<std::vector<Reading>> read_script(const TemplateSet& templates, const for
     if (!part.script.lsf.empty()) reader.lsf(document, part.script.lsf);
     reader.lines(part);
   }
+  reader.helpers(document);
   return reader.take();
 }
 

@@ -62,6 +62,7 @@ struct Reading {
   std::string stage, setup;           // the parts that were taken
   ReadChoices chosen;                 // a command line names parts of another file (`choice` of a row)
   std::vector<std::string> assigned;  // keys of ReadChoices::assignments that it knows
+  bool is_over_file = false;          // of a command line: the tool takes it over the file that the line names
 };
 
 }  // namespace distsetup

@@ -97,8 +97,12 @@ const FileKind* kind_of_lines(const FileKinds& kinds, std::string_view path, std
   };
   if (first_of_text(text) == std::string_view::npos) return nullptr;
   if (const FileKind* kind = first([&](const FileKind& one) { return has_shape(text, one.every_line); })) return kind;
-  if (const FileKind* kind = first([&](const FileKind& one) { return has_name(one, path); })) return kind;
-  return first([&](const FileKind& one) { return has_word(one, text); });
+  // Of another tool's program both say it: its name is any program's, and its words may stand in any text.
+  const auto has_both = [&](const FileKind& one) { return one.is_foreign && has_name(one, path) && has_word(one, text); };
+  if (const FileKind* kind = first(has_both)) return kind;
+  const auto is_marked_by_both = [](const FileKind& one) { return one.is_foreign && !one.words.empty(); };
+  if (const FileKind* kind = first([&](const FileKind& one) { return !is_marked_by_both(one) && has_name(one, path); })) return kind;
+  return first([&](const FileKind& one) { return !is_marked_by_both(one) && has_word(one, text); });
 }
 
 // What looks like the keys of a file that does not parse: quoted words before a colon at the top of JSON, "word:" at the beginning of

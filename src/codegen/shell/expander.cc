@@ -8,64 +8,13 @@
 
 #include "codegen/shell/arithmetic.h"
 #include "codegen/shell/cut_text.h"
+#include "codegen/shell/references.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
 namespace {
 
 constexpr size_t kMaxSpent = 20'000'000, kWordBytes = 200, kMaxDefaultDepth = 20;  // ${A:-${B:-…}}
-
-// Something in it is not put in.
-bool is_open(std::string_view text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\') {
-      ++i;
-    } else if (text[i] == '`' || (text[i] == '$' && i + 1 < text.size() && !is_shell_blank(text[i + 1]))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-size_t name_end(std::string_view text, size_t begin) {
-  size_t end = begin;
-  while (end < text.size() && is_name_char(text[end])) ++end;
-  return end;
-}
-
-std::string joined(const std::vector<ShellWord>& words) {
-  std::string out;
-  for (const ShellWord& word : words) {
-    if (out.size() > kMaxValueBytes) break;
-    out += (&word == &words[0] ? "" : " ") + word.text;
-  }
-  return out;
-}
-
-std::vector<ShellWord> words_of_text(std::string_view text, TextSpan span) {
-  std::vector<ShellWord> out;
-  for (size_t at = 0; at < text.size() && out.size() < kMaxValueWords;) {
-    while (at < text.size() && is_shell_blank(text[at])) ++at;
-    size_t end = at;
-    while (end < text.size() && !is_shell_blank(text[end])) ++end;
-    if (end > at) out.push_back(bare_word(std::string(text.substr(at, end - at)), span));
-    at = end;
-  }
-  return out;
-}
-
-std::optional<std::pair<std::string_view, std::string_view>> single_reference(std::string_view text) {
-  if (text.size() < 2 || text[0] != '$') return std::nullopt;
-  std::string_view inside = text.substr(1);
-  if (inside[0] == '{') {
-    if (closing_bracket(text, 1, text.size()) != text.size() - 1) return std::nullopt;
-    inside = inside.substr(1, inside.size() - 2);
-  }
-  const size_t end = name_end(inside, 0);
-  if (end == 0 || !is_name_start(inside[0])) return std::nullopt;
-  if (text[1] != '{' && end != inside.size()) return std::nullopt;
-  return std::pair(inside.substr(0, end), inside.substr(end));
-}
 
 }  // namespace
 
@@ -77,11 +26,17 @@ void ShellExpander::set_text(std::string_view name, std::string text) {
 }
 
 void ShellExpander::set_outer(const OuterVariable& one) {
+  if (!one.is_known) return set_unknown(one.name);
   ShellValue value;
   value.words = words_of_text(one.value, one.span);
   value.text = one.value;
+  if (one.name == "@" || one.name == "*") {
+    value.is_array = true;
+    value.words.clear();
+    for (const std::string& word : one.words) value.words.push_back(bare_word(word, one.span));
+  }
   set(one.name, std::move(value));
-  outer_[one.name] = one.value;
+  if (!one.is_of_script) outer_[one.name] = one.value;
 }
 
 bool ShellExpander::spend(size_t bytes) {
@@ -98,9 +53,17 @@ ExpandedText ShellExpander::value_text(std::string_view name) const {
   }
   if (value->is_array) {
     if (value->words.empty()) return {"", true, value->is_certain};
-    return {value->words[0].text, !is_open(value->words[0].text), value->is_certain};
+    return {value->words[0].text, !has_reference(value->words[0].text), value->is_certain};
   }
   return {value->text, true, value->is_certain};
+}
+
+// Of an argument, "#", or of all of them from the first of `slice` on (":2").
+ExpandedText ShellExpander::argument_text(std::string_view name, std::string_view slice) const {
+  const ShellValue* value = find(name);
+  if (value == nullptr || !value->is_known) return {"", false, false};
+  if (!value->is_array) return value_text(name);
+  return {joined(arguments_from(*value, slice)), true, value->is_certain};
 }
 
 std::optional<std::string> ShellExpander::number_text(std::string_view name) const {
@@ -138,11 +101,12 @@ ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quote
     const std::string_view rest = inside.substr(end);
     if (value == nullptr || !value->is_known) return unknown;
     if (rest == "[@]" || rest == "[*]") {
-      if (value->is_array && is_open(value->text)) return unknown;
+      if (value->is_array && has_reference(value->text)) return unknown;
       return {std::to_string(value->is_array ? value->words.size() : 1), true, value->is_certain};
     }
     return rest.empty() ? ExpandedText{std::to_string(value_text(inside.substr(1)).text.size()), true, value->is_certain} : unknown;
   }
+  if (!inside.empty() && (inside[0] == '@' || inside[0] == '*')) return argument_text(inside.substr(0, 1), inside.substr(1));
   const size_t end = name_end(inside, 0);
   const std::string_view name = inside.substr(0, end);
   std::string_view rest = inside.substr(end);
@@ -152,9 +116,9 @@ ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quote
     const ShellValue* value = find(name);
     if (close != rest.size() - 1 || value == nullptr || !value->is_known || !value->is_array) return unknown;
     const std::string_view index = rest.substr(1, close - 1);
-    if (index == "@" || index == "*") return {value->text, !is_open(value->text), value->is_certain};
+    if (index == "@" || index == "*") return {value->text, !has_reference(value->text), value->is_certain};
     const auto i = arithmetic(index, [this](std::string_view one) { return number_text(one); });
-    if (!i || *i < 0 || static_cast<size_t>(*i) >= value->words.size() || is_open(value->text)) return unknown;
+    if (!i || *i < 0 || static_cast<size_t>(*i) >= value->words.size() || has_reference(value->text)) return unknown;
     return {value->words[static_cast<size_t>(*i)].text, true, value->is_certain};
   }
   if (rest.empty()) return value_text(name);
@@ -236,7 +200,7 @@ ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
     } else if (c == '$' && next != '\0' && !is_shell_blank(next) &&
                std::string_view("\"'/.,:;)=%+").find(next) == std::string_view::npos) {
       end = i + 2;  // $1, $@, $?
-      value.is_known = false;
+      value = argument_text(text.substr(i + 1, 1), "");
     }
     const bool is_spent = value.is_known && end != i + 1 && !spend(value.text.size());
     value.is_known = value.is_known && !is_spent;
@@ -256,7 +220,7 @@ ExpandedText ShellExpander::expand(const ShellWord& word) {
   for (const WordPart& part : word.parts) {
     if (part.quote == ShellQuote::kSingle) {
       out.text += part.text;
-      out.is_known = out.is_known && !is_open(part.text);  // told apart from what the script expands
+      out.is_known = out.is_known && !has_reference(part.text);  // told apart from what the script expands
       continue;
     }
     const ExpandedText one = expand_text(part.text, part.quote == ShellQuote::kDouble);
@@ -314,9 +278,16 @@ void ShellExpander::add_words(const ShellWord& word, std::vector<ShellWord>& out
   const bool is_quoted = is_single && word.parts[0].quote == ShellQuote::kDouble;
   const auto reference = is_single ? single_reference(word.parts[0].text) : std::nullopt;
   const ShellValue* value = reference ? find(reference->first) : nullptr;
-  const auto take = [&out](const std::vector<ShellWord>& words) { out.insert(out.end(), words.begin(), words.end()); };
+  const auto take = [&out, &word](const std::vector<ShellWord>& words) {
+    for (const ShellWord& one : words) {
+      out.push_back(one);
+      if (one.span.end == 0) out.back().span = word.span;  // its value stands in another file
+    }
+  };
   if (value != nullptr && spend(value->words.size() * kWordBytes)) {
+    const bool is_all = reference->first == "@" || reference->first == "*";
     const bool is_list = reference->second == "[@]" || reference->second == "[*]";
+    if (is_all) return take(value->is_known ? arguments_from(*value, reference->second) : std::vector<ShellWord>{word});
     if (value->is_array && is_list && (value->is_known || !value->words.empty())) return take(value->words);
     if (!value->is_array && !is_quoted && (reference->second.empty() || is_list) && (value->is_known || !value->words.empty()))
       return take(value->words);

@@ -50,6 +50,7 @@ class ShellExpander : public ShellVariables {
   ExpandedText expand_command(std::string_view inside);
   ExpandedText with_default(std::string_view name, std::string_view rest, bool is_quoted);
   ExpandedText value_text(std::string_view name) const;
+  ExpandedText argument_text(std::string_view name, std::string_view slice) const;
   std::optional<std::string> number_text(std::string_view name) const;
 
   std::string_view script_;

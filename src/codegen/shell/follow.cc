@@ -46,10 +46,27 @@ std::set<std::string, std::less<>> set_by_job(const ShellScript& script) {
   return out;
 }
 
+bool is_argument(std::string_view name) {
+  return !name.empty() && (name == "@" || name == "*" || name == "#" || (name[0] >= '0' && name[0] <= '9'));
+}
+
+// After shift and set -- an argument is another one.
+bool moves_arguments(const ShellScript& script) {
+  return std::any_of(script.commands.begin(), script.commands.end(), [](const ShellCommand& one) {
+    if (one.words.empty()) return false;
+    const std::string& name = one.words[0].text;
+    return name == "shift" || name == "getopts" || (name == "set" && one.words.size() > 1 && one.words[1].text == "--");
+  });
+}
+
 class Walker {
  public:
   explicit Walker(ShellScript& script) : script_(script), variables_(script.text, job_variables(script), set_by_job(script)) {
-    for (const OuterVariable& one : script.outer) variables_.set_outer(one);
+    const bool moves = moves_arguments(script);
+    for (OuterVariable one : script.outer) {
+      if (moves && is_argument(one.name)) one.is_known = false;
+      variables_.set_outer(one);
+    }
   }
 
   void run(const ShellNode& root) {
@@ -350,7 +367,15 @@ class Walker {
     constexpr int kMaxCalls = 50;  // of one function by another
     if (found == functions_.end() || num_calls_ >= kMaxCalls || !walked_.insert(found->second).second) return;
     ++num_calls_;
+    std::vector<std::pair<std::string, ShellValue>> arguments;  // of the script: a function has its own
+    for (const OuterVariable& outer : script_.outer) {
+      const ShellValue* now = is_argument(outer.name) ? variables_.find(outer.name) : nullptr;
+      if (now == nullptr) continue;
+      arguments.emplace_back(outer.name, *now);
+      variables_.set_unknown(outer.name);
+    }
     walk_children(*found->second);
+    for (auto& [name, value] : arguments) variables_.set(name, std::move(value));
     --num_calls_;
   }
 

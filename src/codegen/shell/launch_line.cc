@@ -67,7 +67,7 @@ class LineReader {
         ++at_;
         continue;
       }
-      if (program == LaunchProgram::kScript && is_swift(at_)) add_swift_launcher();
+      if (program == LaunchProgram::kScript && (is_swift(at_) || is_xtuner(at_))) add_launcher_of_tool();
       stage(program);
       if (stages_.back().program == LaunchProgram::kScript) break;
     }
@@ -122,7 +122,7 @@ class LineReader {
   }
 
   static bool is_tool(std::string_view base) {
-    return base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl";
+    return base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl" || base == "xtuner";
   }
 
   bool leads() const { return !stages_.empty() || at_ == 0; }
@@ -146,8 +146,13 @@ class LineReader {
     return (base == "megatron" || base == "swift") && (task == "sft" || task == "pt" || task == "rlhf");
   }
 
-  // ms-swift's command starts torchrun by itself where one of two variables says of how many (swift/cli/main.py, get_torchrun_args).
-  void add_swift_launcher() {
+  bool is_xtuner(size_t i) const {
+    return base_name(words_[i].text) == "xtuner" && i + 1 < words_.size() && words_[i + 1].text == "train";
+  }
+
+  // ms-swift's command starts torchrun by itself where one of two variables says of how many (swift/cli/main.py, get_torchrun_args);
+  // xtuner's as well (xtuner/entry_point.py, cli).
+  void add_launcher_of_tool() {
     LaunchStage out;
     out.program = LaunchProgram::kTorchrun;
     out.name = words_[at_].text;
@@ -198,6 +203,7 @@ class LineReader {
     }
     for (const OuterVariable& one : script_.outer) {
       if (one.name != name) continue;
+      if (!one.is_known) return false;
       out.value = one.value;
       out.span = out.value_span = one.span;
       return true;

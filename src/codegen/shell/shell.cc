@@ -348,7 +348,11 @@ const Directive* ShellScript::directive(std::string_view name) const {
 }
 
 bool ShellScript::has_outer(std::string_view name) const {
-  return std::any_of(outer.begin(), outer.end(), [name](const OuterVariable& one) { return one.name == name; });
+  return std::any_of(outer.begin(), outer.end(), [name](const OuterVariable& one) { return one.name == name && one.is_known; });
+}
+
+bool ShellScript::has_arguments() const {
+  return std::any_of(outer.begin(), outer.end(), [](const OuterVariable& one) { return one.name == "#"; });
 }
 
 const ShellAssignment* ShellScript::assignment(std::string_view name) const {

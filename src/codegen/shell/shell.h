@@ -87,10 +87,14 @@ struct ScriptFile {
   TextSpan body;
 };
 
-// A variable that is set before the script starts: the env of a container.
+// A variable that is set before the script starts: the env of a container; of a script that another one starts, what that one exports
+// and the arguments it gives ("1", "2", "#"; "@" has all of them as `words`).
 struct OuterVariable {
   std::string name, value;
-  TextSpan span;  // of the value
+  TextSpan span;                   // of the value; empty: it stands in another file
+  bool is_known = true;            // false: it is set, and only the running script knows to what
+  bool is_of_script = false;       // set by another script
+  std::vector<std::string> words;  // of "@"
 };
 
 enum class Scheduler { kSlurm, kPbs, kLsf };
@@ -119,7 +123,8 @@ struct ShellScript {
   const Directive* directive(std::string_view name) const;  // the last one that counts
   // The first NAME=…; nullptr when it is not assigned.
   const ShellAssignment* assignment(std::string_view name) const;
-  bool has_outer(std::string_view name) const;
+  bool has_outer(std::string_view name) const;  // with a value that is known
+  bool has_arguments() const;                   // those it is started with are given
 };
 
 // The #SBATCH option whose value SLURM puts into a variable of the job ("SLURM_NNODES": "nodes"); empty: not one of those known here.

@@ -14,7 +14,8 @@ bool is_other_task(const LaunchStage& script) {
   struct Tasks {
     std::string_view program, training;
   };
-  static constexpr Tasks kTasks[] = {{"trl", "sft dpo grpo kto reward rloo"}, {"axolotl", "train"}, {"llamafactory-cli", "train"}};
+  static constexpr Tasks kTasks[] = {
+      {"trl", "sft dpo grpo kto reward rloo"}, {"axolotl", "train"}, {"llamafactory-cli", "train"}, {"xtuner", "train"}};
   const std::string base = last_part(script.name);
   for (const Tasks& one : kTasks) {
     if (base != one.program || script.positionals.empty()) continue;

@@ -1,0 +1,40 @@
+// The files of a command line, and those that they name: configurations, and scripts that they start. Each is read once.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "codegen/read/document.h"
+#include "codegen/read/reading.h"
+
+namespace distsetup {
+
+struct FileToRead {
+  std::string path;
+  bool is_given = false;                      // on the command line
+  bool is_started = false;                    // its machines are weak: whoever starts it hands it those of the job
+  bool is_plain = false;                      // no launcher starts it: bash run.sh
+  bool is_helper = false;                     // one of several such: bash setup.sh
+  std::vector<foreign::OuterVariable> given;  // to a script, by the one that starts it
+};
+
+class FilesToRead {
+ public:
+  explicit FilesToRead(const std::vector<std::string>& paths);
+
+  // nullptr: that was all of them.
+  const FileToRead* next();
+  // A file that `from` names: false where it is not here, or where there are too many. `said`: that another one is read in its place.
+  bool add_named(const LostKey& lost, const foreign::Document& from, Diagnostics& said);
+
+ private:
+  std::vector<FileToRead> files_;
+  size_t at_ = 0;
+};
+
+// A script that is started by itself and in which no known tool or launcher is: an evaluation, a download.
+bool says_nothing_of_a_run(const FileToRead& file, const std::vector<Reading>& readings);
+
+// An error where the files do nothing but start scripts, of which none says anything.
+Diagnostics nothing_but_started(const std::vector<Reading>& readings);
+
+}  // namespace distsetup

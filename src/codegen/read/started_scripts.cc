@@ -1,0 +1,178 @@
+#include "codegen/read/started_scripts.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace distsetup::foreign {
+namespace {
+
+bool is_unknown_text(std::string_view text) { return text.find_first_of("$`*?") != std::string_view::npos; }
+
+void put(std::vector<OuterVariable>& out, std::string name, std::string value) {
+  OuterVariable one;
+  one.name = std::move(name);
+  one.is_known = !is_unknown_text(value);
+  one.value = one.is_known ? std::move(value) : "";
+  one.is_of_script = true;
+  out.push_back(std::move(one));
+}
+
+bool is_exporting(const ShellCommand& command) {
+  if (command.words.empty()) return false;
+  const std::string& name = command.words[0].text;
+  return name == "export" || (name == "declare" && command.words.size() > 1 && command.words[1].text.find('x') != std::string::npos);
+}
+
+bool is_set_a(const ShellCommand& command) {
+  return command.words.size() > 1 && command.words[0].text == "set" &&
+         (command.words[1].text == "-a" || (command.words[1].text == "-o" && command.words.back().text == "allexport"));
+}
+
+// What the script hands to every program that it starts: of a variable that it sets in several ways only that it is set.
+std::vector<OuterVariable> exported(const ShellScript& script) {
+  std::map<std::string, bool> is_exported;
+  bool takes_all = false;
+  for (const ShellCommand& command : script.commands) {
+    if (command.is_dead) continue;
+    takes_all = takes_all || is_set_a(command);
+    if (!is_exporting(command) && !takes_all) continue;
+    for (const ShellAssignment& one : command.assignments) is_exported[one.name] = true;
+    for (size_t i = 1; is_exporting(command) && i < command.words.size(); ++i) is_exported[command.words[i].text] = true;
+  }
+  std::vector<OuterVariable> out;
+  for (const OuterVariable& one : script.outer) {
+    const bool is_argument = one.name == "@" || one.name == "*" || one.name == "#" || (one.name[0] >= '0' && one.name[0] <= '9');
+    if (!is_argument) out.push_back(one);
+  }
+  std::map<std::string, std::string> values;
+  for (const ShellCommand& command : script.commands) {
+    const bool is_its_own = command.words.empty() || is_exporting(command);  // not in front of a program
+    for (const ShellAssignment& one : command.assignments) {
+      if (command.is_dead || !is_its_own || is_exported.count(one.name) == 0) continue;
+      const std::string value = one.is_array || one.appends ? "$" : one.known;
+      const auto [it, is_new] = values.emplace(one.name, value);
+      if (!is_new && it->second != value) it->second = "$";
+    }
+  }
+  for (const auto& [name, value] : values) {
+    std::erase_if(out, [&wanted = name](const OuterVariable& one) { return one.name == wanted; });
+    put(out, name, value);
+  }
+  return out;
+}
+
+// "1", "2", …, "#" and "@"; of a list whose length is not known nothing, but that it is given.
+void add_arguments(const std::vector<ShellWord>& words, size_t first, std::vector<OuterVariable>& out) {
+  OuterVariable all;
+  all.name = "@";
+  all.is_of_script = true;
+  size_t n = 0;
+  bool is_counted = true;
+  constexpr size_t kMost = 64;
+  for (size_t i = first; i < words.size() && n < kMost && is_counted; ++i) {
+    const std::string& text = words[i].text;
+    is_counted = text.find("$@") == std::string::npos && text.find("$*") == std::string::npos && text.find("[@]") == std::string::npos;
+    if (!is_counted) break;
+    put(out, std::to_string(++n), text);
+    all.is_known = all.is_known && out.back().is_known;
+    all.words.push_back(text);
+    all.value += (n == 1 ? "" : " ") + text;
+  }
+  all.is_known = all.is_known && is_counted;
+  OuterVariable star = all;
+  star.name = "*";
+  put(out, "#", is_counted ? std::to_string(n) : "$");
+  out.push_back(std::move(all));
+  out.push_back(std::move(star));
+}
+
+std::string_view base_of(std::string_view word) { return word.substr(word.rfind('/') + 1); }
+
+// "$ROOT/scripts/run.sh" is one as well: whoever has the files knows where it is.
+bool is_script(std::string_view word) {
+  return word.ends_with(".sh") && base_of(word).find_first_of("$`*?") == std::string_view::npos;
+}
+
+// Where the script's name stands in a command that starts one by itself (bash run.sh, ./run.sh).
+std::optional<size_t> script_of(const std::vector<ShellWord>& words) {
+  size_t i = 0;
+  while (i < words.size() && (words[i].text == "exec" || words[i].text == "time" || words[i].text == "nohup")) ++i;
+  if (i < words.size() && (base_of(words[i].text) == "bash" || base_of(words[i].text) == "sh")) {
+    ++i;
+    while (i < words.size() && words[i].text.size() > 1 && words[i].text[0] == '-' && words[i].text.find('c') == std::string::npos)
+      ++i;
+  }
+  const bool is_one = i < words.size() && is_script(words[i].text);
+  return is_one ? std::optional<size_t>(i) : std::nullopt;
+}
+
+// Of a launcher's line.
+std::optional<size_t> script_of(const LaunchLine& line, const std::vector<ShellWord>& words) {
+  const LaunchStage& last = line.stages.back();
+  if (last.program != LaunchProgram::kScript || !is_script(last.name)) return std::nullopt;
+  const auto name = std::find_if(words.begin(), words.end(), [&last](const ShellWord& word) { return word.text == last.name; });
+  if (name == words.end()) return std::nullopt;
+  return static_cast<size_t>(name - words.begin());
+}
+
+// numa.sh python train.py: what it is given is what it starts.
+bool is_given_program(const std::vector<ShellWord>& words, size_t script) {
+  return std::any_of(words.begin() + static_cast<std::ptrdiff_t>(script) + 1, words.end(), [](const ShellWord& word) {
+    const std::string_view base = base_of(word.text);
+    return base.starts_with("python") || base == "torchrun" || base == "accelerate" || base == "deepspeed";
+  });
+}
+
+// What both give, known where they give the same.
+void keep_common(std::vector<OuterVariable>& known, const std::vector<OuterVariable>& other) {
+  for (OuterVariable& one : known) {
+    const auto same = std::find_if(other.begin(), other.end(), [&one](const OuterVariable& x) { return x.name == one.name; });
+    one.is_known = one.is_known && same != other.end() && same->is_known && same->value == one.value;
+  }
+  for (const OuterVariable& one : other) {
+    const bool is_there = std::any_of(known.begin(), known.end(), [&one](const OuterVariable& x) { return x.name == one.name; });
+    if (is_there) continue;
+    known.push_back(one);
+    known.back().is_known = false;
+  }
+}
+
+}  // namespace
+
+std::vector<StartedScript> started_scripts(const Document& d) {
+  constexpr size_t kMost = 16;
+  std::vector<StartedScript> out;
+  for (const ScriptPart& part : d.parts) {
+    std::vector<OuterVariable> variables;  // once there is a script to be given them
+    for (size_t i = 0; i < part.script.commands.size(); ++i) {
+      const ShellCommand& command = part.script.commands[i];
+      if (command.is_dead || command.expanded.empty() || command.in_substitution) continue;
+      const auto line = std::find_if(part.lines.begin(), part.lines.end(), [i](const LaunchLine& one) { return one.command == i; });
+      const bool has_launcher = line != part.lines.end() && line->stages.front().program != LaunchProgram::kScript;
+      const std::optional<size_t> script = has_launcher ? script_of(*line, command.expanded) : script_of(command.expanded);
+      if (!script || is_given_program(command.expanded, *script)) continue;
+      StartedScript one;
+      one.path = command.expanded[*script].text;
+      one.at = command.expanded[*script].span;
+      one.is_of_launcher = has_launcher;
+      if (variables.empty()) variables = exported(part.script);
+      one.given = variables;
+      for (const ShellAssignment& own : command.assignments) {
+        std::erase_if(one.given, [&own](const OuterVariable& before) { return before.name == own.name; });
+        put(one.given, own.name, own.known);
+      }
+      add_arguments(command.expanded, *script + 1, one.given);
+      const auto known = std::find_if(out.begin(), out.end(), [&one](const StartedScript& x) { return x.path == one.path; });
+      if (known != out.end()) {
+        keep_common(known->given, one.given);
+        known->is_of_launcher = known->is_of_launcher || one.is_of_launcher;
+      } else if (out.size() < kMost) {
+        out.push_back(std::move(one));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace distsetup::foreign
