@@ -239,7 +239,7 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
 // What the scripts among the documents start (srun bash run.sh), each file once, and what those start.
 static std::map<std::string, std::string> follow_scripts(const LintContext& context,
                                                          std::vector<foreign::DocumentPointer>& documents) {
-  constexpr size_t kMostFollowed = 16, kMostBytes = 2'000'000;
+  constexpr size_t kMostFollowed = 16, kMostBytes = 500'000;
   std::map<std::string, std::string> started_by;
   size_t num_bytes = 0;
   if (context.find_script == nullptr || context.text_of_program == nullptr) return started_by;

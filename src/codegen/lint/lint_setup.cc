@@ -114,10 +114,12 @@ std::string LintSetup::version(std::string_view package) const {
 
 std::string LintSetup::said_version(std::string_view package) const {
   if (const auto known = context.tools.find(std::string(package)); known != context.tools.end()) return known->second;
+  if (const auto said = versions_said.find(package); said != versions_said.end()) return said->second;
+  std::string found;
   for (const auto& d : documents) {
-    if (std::string found = installed(*d, package); !found.empty()) return found;
+    if (found.empty()) found = installed(*d, package);
   }
-  return "";
+  return versions_said[std::string(package)] = found;
 }
 
 const Document* LintSetup::first(std::string_view kind) const {

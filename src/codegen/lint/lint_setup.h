@@ -1,6 +1,7 @@
 // The files that are linted together, and facts that no single one of them has. Internal to lint.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ struct LintSetup {
   const Document* first(std::string_view kind) const;
   // The last setting of a variable in any file; nullptr: none.
   const EnvironmentSetting* environment(std::string_view name) const;
+
+  mutable std::map<std::string, std::string, std::less<>> versions_said;  // by package: the files are searched once for each
 };
 
 // -1, 0, 1 by the numbers of a version ("0.9" before "0.11").
