@@ -1,5 +1,6 @@
-"""emit_targets.py TOOL FOLDER: the tool's own parser reads what emit_targets wrote for it (FOLDER/<target>/<plan>/...), understands by
-it what the plan says, and refuses mutated files. One tool per process: some of them cannot be imported beside each other.
+"""emit_targets.py FOLDER TOOL...: each tool's own parser reads what emit_targets wrote for it (FOLDER/<target>/<plan>/...), understands
+by it what the plan says, and refuses mutated files. One tool per process: some of them cannot be imported beside each other. All are
+forked from one that has imported torch, which takes longer than most checks.
 emit_targets_*.py have the checks, tests/support/emitted.py what these share.
 
 A parser is run without what it imports and does not use (kernels, data sets, inference engines): empty stand-ins take their place.
@@ -8,6 +9,7 @@ A parser is run without what it imports and does not use (kernels, data sets, in
 import importlib
 import os
 import sys
+import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from parser_checks import report
@@ -22,14 +24,34 @@ MODULES = {
 }
 
 
-def main():
-    tool = sys.argv[1]
-    os.chdir(sys.argv[2])
+def check(tool):
     (module,) = (name for name, tools in MODULES.items() if tool in tools)
     getattr(importlib.import_module(module), tool)()
-    code = report(f"{tool}: ")
-    sys.stdout.flush()
-    os._exit(code)
+    return report(f"{tool}: ")
+
+
+def main():
+    os.chdir(sys.argv[1])
+    for module in ("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"):
+        importlib.import_module(module)
+    failed = 0
+    for tool in sys.argv[2:]:
+        sys.stdout.flush()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = check(tool)
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        if status != 0:
+            print(f"{tool}: status {status}", flush=True)
+            failed = 1
+    sys.exit(failed)
 
 
 main()
