@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/diagnostic_codes.h"
 #include "plan/frozen.h"
+#include "weights/adapter_folder.h"
 #include "weights/frozen_source.h"
 #include "weights/match.h"
 #include "weights/read_box.h"
@@ -23,7 +24,7 @@ Result<WeightsFolder> open_weights(const Plan& plan, const std::string& plan_dir
 
 Result<WeightsFolder> open_adapter(const Plan& plan, const std::string& plan_directory) {
   const std::string directory = (std::filesystem::path(plan_directory) / plan.adapter.directory).lexically_normal().string();
-  return read_planned_weights(plan.adapter, directory);
+  return read_planned_adapter(plan.adapter, directory);
 }
 
 Diagnostics load_weights(const WeightsFolder& folder, const ShardState& state) {

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "plan/frozen.h"
 #include "weights/convert.h"
+#include "weights/match.h"
 
 namespace distsetup {
 namespace {
@@ -85,6 +87,16 @@ std::vector<std::string> targets_of(const Json& config, const std::set<std::stri
   return {modules.begin(), modules.end()};
 }
 
+// Adapters beside a tower for pictures are named as its folder is: "base_model.model.model.language_model.layers.0…".
+void use_own_names(WeightsFolder& folder) {
+  decltype(folder.tensors) own;
+  for (auto& [name, tensor] : folder.tensors) {
+    const bool is_peft = name.starts_with(kPrefix);
+    own[is_peft ? std::string(kPrefix) + own_name(name.substr(kPrefix.size())) : name] = std::move(tensor);
+  }
+  folder.tensors = std::move(own);
+}
+
 Result<WeightsFolder> read_tensors(const std::string& directory) {
   const std::string path = (fs::path(directory) / kTensorsFile).string();
   Result<SafetensorsHeader> header = read_safetensors_header(path);
@@ -93,6 +105,7 @@ Result<WeightsFolder> read_tensors(const std::string& directory) {
   folder.plan.directory = directory;
   folder.plan.files = {{std::string(kTensorsFile), header->file_bytes, header->sha256}};
   for (auto& [name, entry] : header->tensors) folder.tensors[name] = {0, std::move(entry)};
+  use_own_names(folder);
   return folder;
 }
 
@@ -139,6 +152,12 @@ Result<AdapterFolder> read_adapter_folder(const std::string& directory) {
   for (const auto& [name, tensor] : tensors->tensors) modules.insert(module_of_tensor(name));
   folder.targets = targets_of(config, modules);
   folder.weights = std::move(*tensors);
+  return folder;
+}
+
+Result<WeightsFolder> read_planned_adapter(const WeightsPlan& plan, const std::string& directory) {
+  Result<WeightsFolder> folder = read_planned_weights(plan, directory);
+  if (folder.ok()) use_own_names(*folder);
   return folder;
 }
 

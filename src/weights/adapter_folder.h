@@ -15,10 +15,12 @@ struct AdapterFolder {
   double alpha = 0;
   bool rslora = false;
   std::vector<std::string> targets;  // ends of names of modules, as tuning.h has them
-  WeightsFolder weights;
+  WeightsFolder weights;             // tensors by the names that they have beside the text model alone
 };
 
 // Errors (kWeights): no such files, another kind of adapter, tensors that are not the halves of adapters of that rank.
 Result<AdapterFolder> read_adapter_folder(const std::string& directory);
+// The same tensors for a plan that was made with them. Errors as read_planned_weights.
+Result<WeightsFolder> read_planned_adapter(const WeightsPlan& plan, const std::string& directory);
 
 }  // namespace distsetup

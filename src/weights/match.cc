@@ -202,6 +202,13 @@ std::string name_in_folder(FolderNames names, const std::string& own) {
   return own;
 }
 
+std::string own_name(std::string_view in_folder) {
+  if (in_folder.starts_with(kTextModel)) return std::string(in_folder.substr(kTextModel.size()));
+  const std::string inside = std::string(kModel) + std::string(kTextModel);
+  if (in_folder.starts_with(inside)) return std::string(kModel) + std::string(in_folder.substr(inside.size()));
+  return std::string(in_folder);
+}
+
 TiedNames tied_names(const Geometry& geometry) {
   if (!geometry.tied_embeddings) return {};
   Geometry untied = geometry;

@@ -5,6 +5,7 @@
 #include <list>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/geometry.h"
@@ -21,6 +22,9 @@ enum class FolderNames {
 };
 // A name of the family's own as such a folder has it. Of kWithoutPrefix the own one: nobody writes such folders here.
 std::string name_in_folder(FolderNames names, const std::string& own);
+// The family's own name of what a folder with other parts beside the text model calls so; a name that is none of the text model's
+// stays.
+std::string own_name(std::string_view in_folder);
 
 struct MatchedWeights {
   FolderNames names = FolderNames::kOwn;

@@ -188,7 +188,7 @@ def check(binary, folder, name, dtype, mesh, text, whole):
         raise RuntimeError(f"training changed nothing: {loss} {again}")
 
 
-def check_adapters(binary, folder, name):
+def check_adapters(binary, folder, name, text):
     """Beside a tower for pictures: PEFT's model with the adapters has the logits of the merged export, and none of them is in the tower."""
     model, out = folder / f"{name}_fp32", folder / f"{name}_adapters"
     # PEFT takes gate_proj, up_proj and down_proj of such a model for its experts (0.21, transformers_weight_conversion.py).
@@ -208,6 +208,11 @@ def check_adapters(binary, folder, name):
         raise RuntimeError(f"adapters are on {adapted[:3]}")
     if (with_adapters - expected).abs().max() > 1e-5 or (before - expected).abs().max() < 1e-3:
         raise RuntimeError("the adapters are not what was merged")
+    # A run that goes on from them, and changes nothing.
+    again, still = out / "again", ["--adapter-from", str(out / "tuned"), "--steps", "1", "--learning-rate", "0", "--min-learning-rate", "0"]
+    close(first_loss(binary, model, "1", again, folder / "data", still), transformers_loss(out / "merged", text))
+    write(binary, again, again / "tuned", "fp32")
+    check_bytes(out / "tuned", again / "tuned")
 
 
 def close(found, expected):
@@ -283,7 +288,7 @@ def main():
             chosen_meshes += [(len(MESHES), mesh) for mesh in SHARED_EXPERTS]
         if name in WITH_PICTURES:
             try:
-                check_adapters(binary, folder, name)
+                check_adapters(binary, folder, name, text)
             except RuntimeError as failure:
                 failures.append(f"{name}, adapters: {failure}")
                 print(failures[-1], flush=True)

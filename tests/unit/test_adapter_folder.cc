@@ -59,6 +59,26 @@ TEST_CASE("adapter folder: a pattern in place of targets becomes the modules tha
   CHECK(read->targets == std::vector<std::string>{"model.layers.0.self_attn.q_proj"});
 }
 
+TEST_CASE("adapter folder: beside a tower for pictures the text model's modules have their own names") {
+  for (const std::string where : {"model.language_model.layers.0", "language_model.model.layers.0", "model.layers.0"}) {
+    const Folder folder;
+    const std::string query = "base_model.model." + where + ".self_attn.q_proj", tower = "base_model.model.model.visual.blocks.0.qkv";
+    folder.tensors({{query + ".lora_A.weight", {4, 16}, kValues.data()},
+                    {query + ".lora_B.weight", {32, 4}, kValues.data()},
+                    {tower + ".lora_A.weight", {4, 16}, kValues.data()},
+                    {tower + ".lora_B.weight", {32, 4}, kValues.data()}});
+    folder.config();
+    const Result<AdapterFolder> read = read_adapter_folder(folder.directory.path());
+    REQUIRE(read.ok());
+    CHECK(read->targets == std::vector<std::string>{"model.layers.0.self_attn.q_proj", "model.visual.blocks.0.qkv"});
+    CHECK(read->weights.tensors.contains(kQuery + ".lora_A.weight"));
+    CHECK(read->weights.tensors.contains(tower + ".lora_A.weight"));  // which no module of the text model takes
+    const Result<WeightsFolder> again = read_planned_adapter(read->weights.plan, folder.directory.path());
+    REQUIRE(again.ok());
+    CHECK(again->tensors.contains(kQuery + ".lora_B.weight"));
+  }
+}
+
 TEST_CASE("adapter folder: what changes results and is not there is refused by name") {
   const Folder folder;
   folder.tensors(both_halves());

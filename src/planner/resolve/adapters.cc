@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/diagnostic_codes.h"
 #include "plan/frozen.h"
@@ -43,7 +44,7 @@ bool is_of_mlp(const std::string& target) { return target == "gate" || target ==
 
 // The folder's tensors are the adapters of the plan, no others.
 std::string other_adapters(const AdapterFolder& folder, const Plan& plan) {
-  size_t num_found = 0;
+  std::set<std::string> found;
   for (const UnitLayout& unit : make_layout(plan.model, {}, Sharding::kZero3, 0, 1, tuning_of(plan.train)).units) {
     for (const Parameter& p : unit.parameters) {
       if (!is_adapter_name(p.name)) continue;
@@ -51,11 +52,21 @@ std::string other_adapters(const AdapterFolder& folder, const Plan& plan) {
       if (tensor == folder.weights.tensors.end()) return fmt::format("it has no '{}'", peft_name(p.name));
       if (tensor->second.entry.shape != published_shape(p))
         return fmt::format("'{}' is {}, expected {}", peft_name(p.name), tensor->second.entry.shape, published_shape(p));
-      ++num_found;
+      found.insert(tensor->first);
     }
   }
-  if (num_found == folder.weights.tensors.size()) return "";
-  return fmt::format("it has {} tensors, the model takes {}", folder.weights.tensors.size(), num_found);
+  for (const auto& [name, tensor] : folder.weights.tensors)
+    if (!found.contains(name)) return fmt::format("'{}' is on no module that is trained here", name);
+  return "";
+}
+
+// Modules that a folder lists one by one, as their last names where these mean the same.
+std::vector<std::string> last_names(const AdapterFolder& folder, Plan plan) {
+  std::set<std::string> names;
+  for (const std::string& target : folder.targets) names.insert(target.substr(target.rfind('.') + 1));
+  plan.train.lora_targets = {names.begin(), names.end()};
+  const bool is_same = check_native(plan.model, {}, tuning_of(plan.train)).empty() && other_adapters(folder, plan).empty();
+  return is_same ? plan.train.lora_targets : folder.targets;
 }
 
 // What a folder of adapters says, the settings need not say.
@@ -75,7 +86,7 @@ void take_adapter_folder(Resolving& r, const AdapterFolder& folder) {
   t.lora_rank = folder.rank;
   t.lora_alpha = folder.alpha;
   t.rslora = folder.rslora;
-  t.lora_targets = folder.targets;
+  t.lora_targets = last_names(folder, r.plan());
   r.plan().adapter = folder.weights.plan;
 }
 
