@@ -187,6 +187,31 @@ TEST_CASE("experts: what a block saves per row") {
   }
 }
 
+TEST_CASE("experts: rows that an op-selective list does not name are exchanged again, and not kept") {
+  Setup s = setup_with_experts("qwen3_30b_a3b", "torchtitan_compiled", Framework::kFsdp2, 8);
+  s.recompute = ActivationRecompute::kOpSelective;
+  s.compiled = true;
+  s.sequence_length = 8192;
+  for (const int ranks : {8, 1}) {
+    s.ep = ranks;
+    s.software.exchanges_recomputed = false;
+    const int64_t kept = simulate_memory(s).allocated_bytes;
+    const double once = estimate_time(s).communication_exposed_s;
+    s.software.exchanges_recomputed = true;
+    const int64_t rows = 2 * s.model.hidden * s.tokens() * s.model.experts_per_token;  // to the experts, and back
+    CHECK((kept - simulate_memory(s).allocated_bytes > 1.9 * static_cast<double>(s.model.num_layers * rows)) == (ranks > 1));
+    CHECK((estimate_time(s).communication_exposed_s > once) == (ranks > 1));
+  }
+}
+
+TEST_CASE("Transformers' plan of tensor parallelism splits the head, and not the embedding") {
+  Setup s = setup_with_experts("qwen3_32b", "hf_eager", Framework::kFsdp2, 1);
+  s.tp = 4;
+  const int64_t matrix = s.model.vocabulary * s.model.hidden;
+  CHECK(weights_of(replay::find_program("hf_eager")->heads[static_cast<size_t>(LossHead::kEager)], s) == matrix / 4 + s.model.hidden);
+  CHECK(weights_of(replay::find_program("hf_eager")->embedding, s) == matrix);
+}
+
 TEST_CASE("experts: the bound stays below the simulation and three blocks stand for all") {
   for (const char* model : {"mixtral_8x7b", "qwen3_30b_a3b", "deepseek_v2_lite"}) {
     for (const Framework framework : {Framework::kDdp, Framework::kFsdp1, Framework::kFsdp2, Framework::kDeepspeed}) {

@@ -1,8 +1,10 @@
 // A plan for torchtitan has the switches of the release that its target writes for: those that a measured run of that day gets.
 #include <catch2/catch.hpp>
 
+#include "model/presets.h"
 #include "planner/resolve/releases.h"
 #include "planner/search/framework_setup.h"
+#include "support/presets.h"
 #include "support/problems.h"
 
 using namespace distsetup;
@@ -37,4 +39,18 @@ TEST_CASE("torchtitan: a plan is predicted as the release that its target writes
   row.software.name = older.software.name;
   CHECK(row.software == older.software);
   CHECK(row.loss == older.loss);
+}
+
+TEST_CASE("torchtitan: each model's list of op-selective recomputation names all-to-alls from a day of its own") {
+  const auto recomputed = [](const char* model, int day) {
+    Setup s;
+    s.model = *find_model(presets(), model);
+    s.program = "torchtitan_compiled";
+    set_release(s, built_in_releases("torchtitan"), day);
+    return s.software.exchanges_recomputed;
+  };
+  CHECK(recomputed("deepseek_v2_lite", 20250905));
+  CHECK_FALSE(recomputed("deepseek_v2_lite", 20250906));
+  CHECK(recomputed("qwen3_30b_a3b", 20251213));
+  CHECK_FALSE(recomputed("qwen3_30b_a3b", 20260323));
 }

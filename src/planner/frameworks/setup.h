@@ -71,6 +71,7 @@ struct Software {
   bool fp8_weights_saved = false;  // torchao without force_recompute_fp8_weight_in_bwd: the cast weight waits for backward
   bool fp8_abs_saved = false;      // torchtitan 2024-11-26 to 2025-02-06: aten.abs is on the list of op-selective recompute
   bool attention_recomputed = false;   // torchtitan before 2025-12 where SDPA takes cuDNN's kernel: not on that list
+  bool exchanges_recomputed = false;   // nor what expert ranks exchange, until the list of a model names all-to-alls
   bool fused_qkv = false;              // torchtitan since 2026-06: one matrix makes q, k and v
   bool compiled_loss_gathers = false;  // torchtitan of 2024 under tensor parallelism: a compiled loss takes whole logits
   bool online_softmax = false;         // PyTorch 2.8: a compiled loss needs no fp32 copy of the logits

@@ -82,6 +82,7 @@ uint64_t facts_of(const Setup& s) {
   say(Condition::kFp8AbsSaved, fp8_linears && s.software.fp8_abs_saved);
   say(Condition::kFp8RowwiseAbsSaved, s.fp8 == Fp8Recipe::kRowwise && s.software.fp8_abs_saved);
   say(Condition::kAttentionRecomputed, s.software.attention_recomputed);
+  say(Condition::kExchangesRecomputed, s.software.exchanges_recomputed);
   say(Condition::kLossGathers, s.tp > 1 && s.software.compiled_loss_gathers);
   say(Condition::kOnlineSoftmax, s.software.online_softmax);
   say(Condition::kFusedQkv, s.software.fused_qkv);

@@ -63,6 +63,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Condition::kCount)> k
                                                                                                   "fp8_abs_saved",
                                                                                                   "fp8_rowwise_abs_saved",
                                                                                                   "attention_recomputed",
+                                                                                                  "exchanges_recomputed",
                                                                                                   "loss_gathers",
                                                                                                   "online_softmax",
                                                                                                   "fused_qkv",

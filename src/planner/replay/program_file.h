@@ -70,6 +70,7 @@ enum class Condition : uint8_t {
   kFp8AbsSaved,          // op-selective recompute keeps what fp8 scales are made of: the absolute values of inputs and weights
   kFp8RowwiseAbsSaved,   // the same, compiled: only of the MLP's weights, with a scale per row
   kAttentionRecomputed,  // op-selective recompute does not keep attention's output
+  kExchangesRecomputed,  // nor what expert ranks exchange
   kLossGathers,          // tensor parallelism, and a compiled loss that takes whole logits
   kOnlineSoftmax,        // a compiled loss keeps the logits as they are
   kFusedQkv,             // one matrix makes q, k and v

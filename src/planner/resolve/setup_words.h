@@ -49,6 +49,7 @@ inline constexpr Named<bool Software::*> kSoftwareFlags[] = {
     {"fp8_weights_saved", &Software::fp8_weights_saved},
     {"fp8_abs_saved", &Software::fp8_abs_saved},
     {"attention_recomputed", &Software::attention_recomputed},
+    {"exchanges_recomputed", &Software::exchanges_recomputed},
     {"fused_qkv", &Software::fused_qkv},
     {"compiled_loss_gathers", &Software::compiled_loss_gathers},
     {"online_softmax", &Software::online_softmax},

@@ -297,6 +297,7 @@ PassTime LayerModel::recompute_pass(const LayerWork& w) const {
     case ActivationRecompute::kOpSelective: {
       PassTime p = forward_pass(w, true);
       if (s.software.attention_recomputed) p += attention_pass(w, true);
+      if (s.software.exchanges_recomputed) add_expert_parallel(w, p);
       return p;
     }
     case ActivationRecompute::kAttentionOnly: return attention_pass(w, true);
