@@ -86,6 +86,8 @@ Setup nemo_row(const Row& row, Setup s) {
   set_lengths(s, row);
   if (s.micro_batch == 0) s.micro_batch = static_cast<int64_t>(number_after(notes, "lbs ").value_or(1));
   if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
+  // Its schedule runs once for each local batch (components/distributed/pipelining).
+  if (s.pp > 1) s.scheduled_micro_batches = static_cast<int64_t>(number_after(notes, "local batch ").value_or(0)) / s.micro_batch;
   set_optimizer(s, row);
   set_sharding(s);
   const bool fused = contains(framework, "TE kernels") || s.model.num_experts > 0;

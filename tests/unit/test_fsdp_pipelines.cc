@@ -51,6 +51,28 @@ TEST_CASE("FSDP2 pipelines: interleaved stages have more micro-batches in flight
   CHECK(all == Approx(allocated(s)).epsilon(0.05));
 }
 
+TEST_CASE("FSDP2 pipelines: what every micro-batch of a step receives has a buffer of its own, for the whole run") {
+  Setup s = titan("llama3_8b");
+  s.pp = 4;
+  s.gradient_accumulation = 8;
+  s.reshard_after_forward = false;
+  const double received = 2.0 * 512 * static_cast<double>(s.model.hidden), few = allocated(s);
+  s.gradient_accumulation = 64;
+  CHECK(allocated(s) - few == Approx(56 * received));  // the first and the last rank receive in one direction
+  CHECK(static_cast<double>(replay_memory(s).allocated_bytes) == Approx(allocated(s)).epsilon(0.02));
+  s.scheduled_micro_batches = 8;
+  CHECK(allocated(s) == few);
+  s.scheduled_micro_batches = 0;
+  s.tp = 2;  // a stage hands on its share of the sequence
+  const double many = allocated(s);
+  s.gradient_accumulation = 8;
+  CHECK(many - allocated(s) == Approx(56 * received / 2));
+  s.tp = s.pp = 1;
+  const double alone = allocated(s);
+  s.gradient_accumulation = 64;
+  CHECK(allocated(s) == alone);
+}
+
 TEST_CASE("FSDP2 without gradient sync: gradients add up in the type of the wire, and travel once a step") {
   Setup s = titan("llama3_8b");
   s.gradient_accumulation = 4;

@@ -20,6 +20,12 @@ double micro_batches_in_flight(const Setup& s, PipelinePart part) {
 
 }  // namespace
 
+int64_t num_received(const FsdpModel& m) {
+  if (m.s.pp == 1) return 0;
+  const int64_t stages = std::max(m.s.virtual_stages, 1), directions = 2 * stages - (m.part == PipelinePart::kSecond ? 0 : 1);
+  return directions * std::max<int64_t>(m.s.scheduled_micro_batches > 0 ? m.s.scheduled_micro_batches : m.s.gradient_accumulation, 1);
+}
+
 std::vector<int64_t> saved_by_others(const FsdpModel& m, const Trace& trace) {
   const double others = micro_batches_in_flight(m.s, m.part) - 1;
   if (others <= 0) return {};

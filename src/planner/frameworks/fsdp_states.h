@@ -79,6 +79,9 @@ void for_optimizer_buffers(const Setup& s, const StateBytes& state, int64_t n, b
   }
 }
 
+// Tensors that the stages of a rank receive, of a step: torch.distributed.pipelining makes a buffer for each micro-batch and direction
+// when it starts, and keeps it (stage.py, _prepare_forward_infra and _create_grad_recv_info).
+int64_t num_received(const FsdpModel& model);
 // What a block keeps for micro-batches of a pipeline beside the one that runs.
 std::vector<int64_t> saved_by_others(const FsdpModel& model, const Trace& trace);
 // What a block keeps for its backward.

@@ -82,6 +82,8 @@ void FsdpWalk::load() {
     if (s_.software.graph_outlives_backward)
       in_flight_.push_back(book(quantized_input_bytes(m_), MemoryClass::kActivation, m_.block_unit(i).count));
   }
+  const int64_t received = num_received(m_), at_once = ledger_.counts_only() ? received : 1;
+  for (int64_t i = 0; i < received; i += at_once) book(m_.residual_bytes, MemoryClass::kCommunication, at_once);
   if (!steady_) return;
   ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
   backward_workspace_ = true;

@@ -144,9 +144,10 @@ struct Setup {
   int64_t sequence_length = 4096;
   int64_t micro_batch = 1;  // sequences per data-parallel rank per forward
   int64_t gradient_accumulation = 1;
-  SampleLengths sample_lengths;       // replay: reserved bytes depend on the order of lengths
-  bool padding_counted = true;        // in tokens per second; else samples alone (torchtune, NeMo Automodel)
-  double mean_sequence_fraction = 1;  // of padded or packed data: mean document length over sequence_length, for attention FLOPs
+  int64_t scheduled_micro_batches = 0;  // in one run of a pipeline's schedule, where a step takes several; 0: all of the step
+  SampleLengths sample_lengths;         // replay: reserved bytes depend on the order of lengths
+  bool padding_counted = true;          // in tokens per second; else samples alone (torchtune, NeMo Automodel)
+  double mean_sequence_fraction = 1;    // of padded or packed data: mean document length over sequence_length, for attention FLOPs
 
   std::string program = "torchtitan_eager";                 // presets/programs/<id>.yaml
   std::shared_ptr<const replay::BlockProgram> own_program;  // of --presets DIR; nullptr: the built-in one of that id
