@@ -21,7 +21,10 @@ constexpr double kKernelsPerLayer = 25;          // two norms, seven products, r
 constexpr double kModulesPerLayer = 9;           // with parameters: seven products, two norms
 constexpr double kModulesPerExpert = 3;
 constexpr double kUnpackingLaunch_s = 7 * 8 * 10e-6 * 2 / 3.5;  // seven matrices, eight operations of 10 us, in two of 3.5 passes
-constexpr int kCurrentSoftware = 202606;                        // of a stack whose release is not stated
+// Operations of a layer that DTensor's dispatcher sends on under tensor parallelism: t, view, mm and view of seven products, two
+// norms. Each takes 90 us of the host (pytorch PR 159699, test_dtensor_dispatch_overhead.py, 2025-08).
+constexpr double kTensorDispatches = 7 * 4 + 2, kTensorDispatch_s = 90e-6;
+constexpr int kCurrentSoftware = 202606;  // of a stack whose release is not stated
 
 // Families that share a die share what its tensor cores reach: GH100, GA100 and the dies of B300 (NVIDIA's architecture papers).
 std::string measured_sibling(const std::string& family) {
@@ -353,6 +356,8 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   if (s.model.num_experts > 0 && !runs_in_turn(expert_kernels(s))) {
     c.launch_layer_s += dispatch * look.at("software.launch_s.experts") * (s.fp8 == Fp8Recipe::kNone ? 1 : 2);
   }
+  const bool op_by_op = !s.software.traced && (c.program == ProgramClass::kEager || c.program == ProgramClass::kFused);
+  if (s.tp > 1 && traits.wraps_each_parameter && op_by_op) c.launch_layer_s += kTensorDispatches * kTensorDispatch_s;
   c.launch_layer_s *= 1 - s.graphed;
   c.launch_layer_s += kUnpackingLaunch_s * (unpacks_by_operations(s) ? 1 + look.at("software.launch_2023") * age : 0);
   const auto experts = static_cast<double>(s.model.num_experts);
