@@ -1,4 +1,5 @@
-// DeepSpeed under transformers (ml-engineering, ArcticTraining) or under a model of one's own, xtuner, InternEvo, ATorch, EasyContext.
+// DeepSpeed under transformers (ml-engineering, ArcticTraining, gdGPT, benchmark_tp) or under a model of one's own, xtuner, InternEvo,
+// ATorch, EasyContext.
 #include <algorithm>
 #include <cmath>
 
@@ -55,6 +56,41 @@ void arctic(Setup& s, const Row& row) {
     s.offload.activations = OffloadPlace::kHost;
 }
 
+// gdGPT (CoinCheung, 2023-11): Transformers' LLaMA in fp16 under stage 3, as configs/ds_config_zero.yml has it. Its pipeline splits
+// these modules into stages of its own; the planner's DeepSpeed has stages for Megatron's layers, which are the nearest.
+Setup gdgpt(const Row& row, Setup s) {
+  constexpr int64_t kBucket = 10000000;
+  s.software.released = 202311;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kF16;
+  s.loss = LossHead::kHfShift;
+  s.reentrant_checkpoint = false;
+  if (s.pp > 1) {
+    s.sharding = Sharding::kDdp;
+    s.program = "megatron_gpt";
+    s.loss = LossHead::kEager;
+    return s;
+  }
+  s.reduce_bucket_elements = kBucket;
+  if (row.says("notes", "mem_efficient_linear off")) s.max_live_parameters = 1e12;
+  return s;
+}
+
+// benchmark_tp (tohtana, 2025-12): Transformers' modules in bf16 with bf16 states, split by DTensor without FSDP, since one rank has
+// all data.
+Result<Setup> tensor_benchmark(const Row& row, Setup s) {
+  if (row.says("strategy", "AutoTP")) return unmapped(row, "DeepSpeed is planned without tensor parallelism of Transformers' modules");
+  s.software.released = 202512;
+  s.master_copy = false;
+  s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kBf16;
+  s.optimizer_implementation = OptimizerImplementation::kForLoop;
+  s.flash_package = 2;
+  s.loss = LossHead::kVocabularyParallel;
+  s.sequence_parallel = false;
+  s.framework = Framework::kFsdp2;
+  s.sharding = Sharding::kDdp;
+  return s;
+}
+
 }  // namespace
 
 Result<Setup> deepspeed_row(const Row& row) {
@@ -73,6 +109,10 @@ Result<Setup> deepspeed_row(const Row& row) {
   if (row.says("flash_attention", "FA4")) s.flash_package = 4;
   if (framework.starts_with("ArcticTraining")) {
     arctic(s, row);
+  } else if (framework.starts_with("gdGPT")) {
+    s = gdgpt(row, s);
+  } else if (framework.starts_with("benchmark_tp")) {
+    return tensor_benchmark(row, s);
   } else if (framework.starts_with("DeepSpeed") && !contains(framework, "transformers")) {
     s.software.released = 202601;
     low_precision_states(s, row);

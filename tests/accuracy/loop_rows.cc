@@ -169,12 +169,13 @@ Setup mingpt_row(const Row& row, Setup s) {
   return s;
 }
 
-// Transformers' modules in a loop of PyTorch's: nntile's reference, an exercise in DDP, vsa_embed. Plain SGD has no temporaries.
-// vsa_embed's adapters are PEFT's, in fp32.
+// Transformers' modules in a loop of PyTorch's: nntile's reference, an exercise in DDP, vsa_embed, SmolLM3 on FSDP2. Plain SGD has no
+// temporaries. vsa_embed's adapters are PEFT's, in fp32.
 Setup module_loop_row(const Row& row, Setup s) {
   s = own_script(row, s);
   s.program = "hf_eager";
   if (row.text("optimizer") == "SGD") s.optimizer = OptimizerKind::kSgd;
+  s.reshard_after_forward = !row.says("strategy", "SHARD_GRAD_OP");
   s.software.released = date_in(row.text("notes"));
   if (s.finetune == Finetune::kFull) return s;
   s.frozen_dtype = s.parameter_dtype;
@@ -206,6 +207,7 @@ bool is_own_loop(const Row& row) {
                                          "nntile HF",
                                          "vsa_embed",
                                          "DDP exercise",
+                                         "SmolLM3 on",
                                          "CS336"};
   for (const std::string_view begin : kLoops) {
     if (framework.starts_with(begin)) return true;
@@ -223,7 +225,7 @@ Result<Setup> loop_row(const Row& row) {
   if (framework.starts_with("universal-llm")) return universal_row(row, *common);
   if (framework.starts_with("VectorLM")) return vectorlm_row(row, *common);
   if (framework.starts_with("minGPT")) return mingpt_row(row, *common);
-  for (const std::string_view begin : {"nntile HF", "vsa_embed", "DDP exercise"}) {
+  for (const std::string_view begin : {"nntile HF", "vsa_embed", "DDP exercise", "SmolLM3 on"}) {
     if (framework.starts_with(begin)) return module_loop_row(row, *common);
   }
   if (!framework.starts_with("canifinetune")) return own_script(row, *common);

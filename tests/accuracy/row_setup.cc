@@ -243,7 +243,7 @@ Result<Setup> row_setup(const Row& row) {
   } else if (begins("Megatron") || begins("NeMo") || begins("Primus") || contains(framework, "Megatron-SWIFT")) {
     setup = megatron_row(row);
   } else if (begins("DeepSpeed") || begins("xtuner") || begins("InternEvo") || begins("ATorch") || begins("EasyContext") ||
-             begins("ArcticTraining")) {
+             begins("ArcticTraining") || begins("gdGPT") || begins("benchmark_tp")) {
     setup = deepspeed_row(row);
   } else if (begins("LLM.Q") || begins("llm.c") || begins("modded-nanogpt") || begins("parameter-golf") || begins("nanochat") ||
              begins("autoresearch")) {

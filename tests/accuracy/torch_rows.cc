@@ -32,7 +32,9 @@ int undated(const Row& row) {
 
 // yyyymmdd of the torchtitan that ran: the day of its commit, the middle of a month.
 int titan_date(const Row& row) {
-  const std::string& software = row.text("software");
+  std::string software = row.text("software");
+  // transfer.csv has no column for it.
+  if (const size_t at = row.text("notes").find("torchtitan of "); at != std::string::npos) software = row.text("notes").substr(at);
   const int month = date_in(software);
   if (month == 0) return undated(row);
   const size_t day = software.find(fmt::format("{}-{:02}-", month / 100, month % 100));

@@ -103,6 +103,11 @@ void loss(Setup& s, const Row& row) {
     s.fused_norm = s.fused_rope = s.fused_swiglu = true;
   }
   if (has_feature(row, {"cut cross entropy"})) s.loss = LossHead::kCutCrossEntropy;
+  if (has_feature(row, {"chunked_nll"})) {  // TRL: the head and its loss in chunks, each under a checkpoint
+    constexpr int64_t kChunk = 256;
+    s.loss = LossHead::kChunkedHead;
+    s.loss_chunks = static_cast<int>(std::max<int64_t>(1, s.tokens() / kChunk));
+  }
   if (contains(row.text("framework"), "unsloth") || contains(notes, "unsloth")) s.loss = LossHead::kFusedKernel;
 }
 
@@ -190,6 +195,9 @@ Result<Setup> trainer_row(const Row& row) {
                       (row.says("framework", "HF Trainer / PEFT") && s.finetune != Finetune::kQlora);
   s.recompute = recompute == "full" || (recompute.empty() && !script) ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.reentrant_checkpoint = !contains(notes, "use_reentrant False") && s.framework != Framework::kFsdp2;
+  if (has_feature(row, {"checkpoints offloaded"})) s.offload.activations = OffloadPlace::kHost;
+  // accelerate's cp_comm_strategy: keys and values of all ranks are gathered, unless it is told otherwise.
+  if (s.framework == Framework::kFsdp2 && contains(notes, "cp_size")) s.cp_method = CpMethod::kAllGather;
   s.software.gradients_freed_after_step = true;
   // accelerate's no_sync under FSDP: whole gradients until the last micro-batch (concept guide on gradient synchronization).
   s.software.accumulates_whole = s.framework == Framework::kFsdp1 && contains(notes, "no_sync") && !contains(notes, "sync_each_batch");
