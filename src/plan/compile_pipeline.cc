@@ -31,6 +31,7 @@ class PipelineCompiler final : public UnitCompiler {
       : UnitCompiler(plan, phase, stage),
         stage_(stage),
         chunks_(stage_chunks(plan.model.num_layers, plan.mesh.pp, plan.strategy.virtual_stages, stage)),
+        carries_routes_(carried_routes_bytes(s_.programs->embedding, s_.symbols) > 0),
         message_bytes_(message_bytes()) {
     if (has_host_activations(plan) && phase == Phase::kStep) activations_.emplace(static_cast<ScheduleWriter&>(*this), chunks_);
   }
@@ -47,9 +48,8 @@ class PipelineCompiler final : public UnitCompiler {
   // What travels: the rows between two units, and behind them what their routers have chosen.
   int64_t message_bytes() const {
     const int u = chunks_.front().last;
-    return tensor_bytes(u, u == head() ? variant(u).x : variant(u).y) + routes_bytes();
+    return tensor_bytes(u, u == head() ? variant(u).x : variant(u).y) + carried_routes_bytes(s_.programs->embedding, s_.symbols);
   }
-  int64_t routes_bytes() const { return carried_routes_bytes(s_.programs->embedding, s_.symbols); }
 
   // --- buffers of the step
 
@@ -194,7 +194,7 @@ class PipelineCompiler final : public UnitCompiler {
   }
 
   void send_routes_along(Instruction& i, int from, int to) const {
-    if (routes_bytes() > 0) i.stage.routes_in = from, i.stage.routes_out = to;
+    if (carries_routes_) i.stage.routes_in = from, i.stage.routes_out = to;
   }
 
   static void use_stage_tensors(Instruction& i) {
@@ -357,6 +357,7 @@ class PipelineCompiler final : public UnitCompiler {
 
   const int stage_;
   const std::vector<UnitSpan> chunks_;
+  const bool carries_routes_;
   const int64_t message_bytes_;
   std::vector<int> step_buffers_;
   std::vector<BufferRing> kept_, x_;              // per chunk, by micro-batch
