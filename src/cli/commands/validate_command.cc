@@ -14,6 +14,7 @@
 #include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
+#include "cli/settings/named_file.h"
 #include "cli/settings/read_files.h"
 #include "cli/settings/run_source.h"
 #include "codegen/job/site.h"
@@ -188,7 +189,8 @@ int run_validate(const Arguments& arguments, const Terminal& terminal) {
     const Result<std::string> text = read_file(path);
     append(checked.diagnostics, text.diagnostics);
     const Result<foreign::DocumentPointer> document =
-        text.ok() ? foreign::parse_document(session->templates, path, *text) : Result<foreign::DocumentPointer>(Diagnostics{});
+        text.ok() ? foreign::parse_document(session->templates, path, *text, {}, read_beside(path))
+                  : Result<foreign::DocumentPointer>(Diagnostics{});
     append(checked.diagnostics, document.diagnostics);
     if (!document.ok() || check_own(arguments, *session, **document, checked)) {
       all.push_back(std::move(checked));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
 #include "codegen/read/read_script.h"
 
 namespace distsetup {
@@ -65,6 +66,17 @@ std::optional<NamedFile> find_named_file(const std::string& text, const std::str
     }
   }
   return std::nullopt;
+}
+
+foreign::ReadSourced read_beside(const std::string& from) {
+  return [from](const std::string& path) -> std::optional<std::string> {
+    constexpr uintmax_t kMostBytes = 1'000'000;
+    const std::optional<NamedFile> found = find_named_file(path, from);
+    std::error_code ignored;
+    if (!found || fs::file_size(found->path, ignored) > kMostBytes) return std::nullopt;
+    Result<std::string> text = read_file(found->path);
+    return text.ok() ? std::optional<std::string>(std::move(*text)) : std::nullopt;
+  };
 }
 
 Diagnostics unread_strategy(const std::vector<Reading>& readings) {

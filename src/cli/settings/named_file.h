@@ -6,6 +6,7 @@
 
 #include "base/diagnostic.h"
 #include "codegen/read/reading.h"
+#include "codegen/shell/sourced.h"
 
 namespace distsetup {
 
@@ -18,6 +19,9 @@ struct NamedFile {
 // machine ("/home/somebody/repository/configs/ds.json", "$ROOT/scripts/run.sh") is taken for the file beside `from` that has its name,
 // or for the one below a folder above `from` that has its last folders too.
 std::optional<NamedFile> find_named_file(const std::string& text, const std::string& from);
+
+// What a script in the file `from` sources.
+foreign::ReadSourced read_beside(const std::string& from);
 
 // A file that says how the model is sharded and is not here, where nothing else says it: an error, since a plan of any other strategy
 // is of another run. Of a script that a job starts and that is not here a warning: the machines of the job are known.

@@ -105,7 +105,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
       append(diagnostics, text.diagnostics);
       continue;
     }
-    const Result<foreign::DocumentPointer> document = foreign::parse_document(templates, path, *text, file.given);
+    const Result<foreign::DocumentPointer> document = foreign::parse_document(templates, path, *text, file.given, read_beside(path));
     if (!document.ok()) return document.diagnostics;
     Result<std::vector<Reading>> read = read_document(templates, **document, file.is_given ? as : "", choices);
     if (file.is_started && (!read.ok() || says_nothing_of_a_run(file, *read))) {

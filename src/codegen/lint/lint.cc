@@ -236,6 +236,16 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
   return out;
 }
 
+// What a script at `from` sources.
+static foreign::ReadSourced read_sourced(const LintContext& context, const std::string& from) {
+  if (context.find_script == nullptr || context.text_of_program == nullptr) return nullptr;
+  return [context, from](const std::string& path) -> std::optional<std::string> {
+    const std::string found = context.find_script(path, from);
+    std::string text = found.empty() ? "" : context.text_of_program(found);
+    return text.empty() ? std::nullopt : std::optional<std::string>(std::move(text));
+  };
+}
+
 // What the scripts among the documents start (srun bash run.sh), each file once, and what those start.
 static std::map<std::string, std::string> follow_scripts(const LintContext& context,
                                                          std::vector<foreign::DocumentPointer>& documents) {
@@ -253,7 +263,8 @@ static std::map<std::string, std::string> follow_scripts(const LintContext& cont
       const std::string text = context.text_of_program(path);
       num_bytes += text.size();
       if (text.empty() || num_bytes > kMostBytes) continue;
-      const Result<foreign::DocumentPointer> d = foreign::parse_document(embedded_templates(), path, text, one.given);
+      const Result<foreign::DocumentPointer> d =
+          foreign::parse_document(embedded_templates(), path, text, one.given, read_sourced(context, path));
       if (!d.ok() || !(*d)->is_script()) continue;
       started_by[path] = from->path;
       documents.push_back(*d);
@@ -271,7 +282,8 @@ LintReport lint_files(const std::vector<LintFile>& files, const LintContext& con
       documents.push_back(foreign::parse_document_as(std::make_shared<const FileKind>(*wanted), file.path, file.text));
       continue;
     }
-    const Result<foreign::DocumentPointer> d = foreign::parse_document(embedded_templates(), file.path, file.text);
+    const Result<foreign::DocumentPointer> d =
+        foreign::parse_document(embedded_templates(), file.path, file.text, {}, read_sourced(context, file.path));
     CHECK(d.ok(), "{}", format_diagnostics(d.diagnostics));
     documents.push_back(*d);
   }

@@ -73,7 +73,7 @@ bool is_of_bash(const std::string& shebang) {
   return shebang.empty() || shebang.find("bash") != std::string::npos || shell == "sh" || shebang.find("/sh ") != std::string::npos;
 }
 
-void parse_script(Document& d, const std::vector<OuterVariable>& given) {
+void parse_script(Document& d, const std::vector<OuterVariable>& given, const ReadSourced& read) {
   ShellScript script = parse_shell(d.text, {0, d.text.size()});
   script.outer = given;
   const bool is_python = d.path.size() > 3 && d.path.compare(d.path.size() - 3, 3, ".py") == 0;
@@ -82,11 +82,11 @@ void parse_script(Document& d, const std::vector<OuterVariable>& given) {
     d.broken.push_back(error(code::kSyntax, d.place(one.span.begin), one.message, one.help));
     d.broken.back().length = static_cast<int>(one.span.end - one.span.begin);
   }
-  add_script(d, std::move(script));
+  add_script(d, std::move(script), read);
 }
 
 // The tree of a structured file, or the script.
-void parse(Document& d, const std::vector<OuterVariable>& given) {
+void parse(Document& d, const std::vector<OuterVariable>& given, const ReadSourced& read) {
   bool is_one_broken = false;
   const auto take = [&d, &is_one_broken](Result<Value> root, int lines_before = 0) {
     for (Diagnostic& one : root.diagnostics) move_down(one.location, lines_before);
@@ -111,7 +111,7 @@ void parse(Document& d, const std::vector<OuterVariable>& given) {
     case TextForm::kYaml:
       for (const StreamPart& one : split_stream(d.text)) take(parse_yaml(one.text, d.path, RepeatedKeys::kAllKept), one.lines_before);
       break;
-    case TextForm::kScript: parse_script(d, given); break;
+    case TextForm::kScript: parse_script(d, given, read); break;
     case TextForm::kArguments: add_arguments(d); break;
     case TextForm::kLines: break;
   }
@@ -166,11 +166,12 @@ const SourceText& Document::source() const {
 }
 
 Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text,
-                                       const std::vector<OuterVariable>& given) {
+                                       const std::vector<OuterVariable>& given, const ReadSourced& read) {
   constexpr size_t kMaxKept = 64;
   const Result<std::shared_ptr<const FileKinds>> kinds = load_kinds(templates);
   if (!kinds.ok()) return kinds.diagnostics;
-  auto* const kept = templates.cache == nullptr || !given.empty() ? nullptr : &templates.cache->documents;
+  const bool may_source = read && (text.find("source ") != std::string_view::npos || text.find(". ") != std::string_view::npos);
+  auto* const kept = templates.cache == nullptr || !given.empty() || may_source ? nullptr : &templates.cache->documents;
   if (kept != nullptr) {
     const auto known = kept->find(path);
     if (known != kept->end() && known->second.first == *kinds && known->second.second->text == text) return known->second.second;
@@ -179,7 +180,7 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   d->path = path;
   d->text = text;
   d->form = form_of(**kinds, path, text);
-  parse(*d, given);
+  parse(*d, given, read);
   Result<const FileKind*> kind = recognise(templates, **kinds, *d);
   if (kind.ok() && *kind == nullptr) kind = kind_of_section(templates, **kinds, *d);
   if (!kind.ok()) return kind.diagnostics;
@@ -198,7 +199,7 @@ DocumentPointer parse_document_as(std::shared_ptr<const FileKind> kind, const st
   d->text = text;
   d->form = form_of_kind(*kind, text);
   d->kind = std::move(kind);
-  parse(*d, {});
+  parse(*d, {}, nullptr);
   find_embedded_scripts(*d);
   return d;
 }

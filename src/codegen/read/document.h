@@ -12,6 +12,7 @@
 #include "codegen/read/tree.h"
 #include "codegen/shell/launch_line.h"
 #include "codegen/shell/shell.h"
+#include "codegen/shell/sourced.h"
 #include "codegen/tables/kind.h"
 #include "codegen/tables/templates.h"
 
@@ -62,9 +63,9 @@ struct Document {
 // Parses the text and recognises its kind (recognise.h), once: the same text again is the same document. A document cannot move: its
 // scripts point into its text. Mistakes of syntax are in `broken`. Errors: the table of kinds has a mistake.
 using DocumentPointer = std::shared_ptr<const Document>;
-// `given`: what a script gets from the one that starts it.
+// `given`: what a script gets from the one that starts it; `read`: files that it sources.
 Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::string& path, std::string_view text,
-                                       const std::vector<OuterVariable>& given = {});
+                                       const std::vector<OuterVariable>& given = {}, const ReadSourced& read = nullptr);
 
 // As a file of this kind, whatever its marks.
 DocumentPointer parse_document_as(std::shared_ptr<const FileKind> kind, const std::string& path, std::string_view text);

@@ -177,9 +177,9 @@ void settings_of_lines(Document& d) {
 
 }  // namespace
 
-void add_script(Document& d, ShellScript script) {
+void add_script(Document& d, ShellScript script, const ReadSourced& read) {
   ScriptPart part;
-  part.script = follow_shell(std::move(script));
+  part.script = follow_shell(std::move(script), read);
   part.lines = find_lines(part.script);
   d.parts.push_back(std::move(part));
 }

@@ -4,7 +4,8 @@
 
 namespace distsetup::foreign {
 
-void add_script(Document& d, ShellScript script);
+// `read`: files that the script sources.
+void add_script(Document& d, ShellScript script, const ReadSourced& read = nullptr);
 
 // A list of arguments as those of a program that is not named.
 void add_arguments(Document& d);

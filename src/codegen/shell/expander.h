@@ -26,6 +26,8 @@ class ShellExpander : public ShellVariables {
   explicit ShellExpander(std::string_view script, std::map<std::string, std::string, std::less<>> of_job = {},
                          std::set<std::string, std::less<>> set_by_job = {})
       : script_(script), of_job_(std::move(of_job)), set_by_job_(std::move(set_by_job)) {}
+  // Places are in another script from here on; that of before.
+  std::string_view read_from(std::string_view script) { return std::exchange(script_, script); }
   bool is_set_by_job(std::string_view name) const { return find(name) == nullptr && set_by_job_.count(name) > 0; }
 
   void set_text(std::string_view name, std::string text);

@@ -11,7 +11,9 @@
 #include "codegen/shell/cut_text.h"
 #include "codegen/shell/eval_words.h"
 #include "codegen/shell/expander.h"
+#include "codegen/shell/job_variables.h"
 #include "codegen/shell/shell_tree.h"
+#include "codegen/shell/sourced.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
@@ -19,49 +21,10 @@ namespace {
 
 using Truth = std::optional<bool>;
 
-// What SLURM sets from the job's own lines.
-std::map<std::string, std::string, std::less<>> job_variables(const ShellScript& script) {
-  std::map<std::string, std::string, std::less<>> out;
-  const Directive* nodes = script.directive("nodes");
-  const bool is_number =
-      nodes != nullptr && !nodes->value.empty() && nodes->value.find_first_not_of("0123456789") == std::string::npos;
-  if (is_number) out = {{"SLURM_NNODES", nodes->value}, {"SLURM_JOB_NUM_NODES", nodes->value}};
-  return out;
-}
-
-// What every job of the script's scheduler has, and what its own lines make it have.
-std::set<std::string, std::less<>> set_by_job(const ShellScript& script) {
-  std::set<std::string, std::less<>> out;
-  if (!script.pbs.empty()) out.insert({"PBS_NODEFILE", "PBS_JOBID", "PBS_O_WORKDIR"});
-  if (!script.lsf.empty()) out.insert({"LSB_JOBID", "LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE"});
-  if (script.directives.empty()) return out;
-  out.insert({"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES",
-              "SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_SUBMIT_DIR"});
-  for (const auto& [option, name] :
-       {std::pair("gres", "SLURM_GPUS_ON_NODE"), std::pair("gpus-per-node", "SLURM_GPUS_ON_NODE"),
-        std::pair("gpus-per-node", "SLURM_GPUS_PER_NODE"), std::pair("ntasks", "SLURM_NTASKS"),
-        std::pair("ntasks-per-node", "SLURM_NTASKS_PER_NODE"), std::pair("cpus-per-task", "SLURM_CPUS_PER_TASK")}) {
-    if (script.directive(option) != nullptr) out.insert(name);
-  }
-  return out;
-}
-
-bool is_argument(std::string_view name) {
-  return !name.empty() && (name == "@" || name == "*" || name == "#" || (name[0] >= '0' && name[0] <= '9'));
-}
-
-// After shift and set -- an argument is another one.
-bool moves_arguments(const ShellScript& script) {
-  return std::any_of(script.commands.begin(), script.commands.end(), [](const ShellCommand& one) {
-    if (one.words.empty()) return false;
-    const std::string& name = one.words[0].text;
-    return name == "shift" || name == "getopts" || (name == "set" && one.words.size() > 1 && one.words[1].text == "--");
-  });
-}
-
 class Walker {
  public:
-  explicit Walker(ShellScript& script) : script_(script), variables_(script.text, job_variables(script), set_by_job(script)) {
+  Walker(ShellScript& script, ReadSourced read)
+      : script_(script), sourced_(std::move(read)), variables_(script.text, job_variables(script), set_by_job(script)) {
     const bool moves = moves_arguments(script);
     for (OuterVariable one : script.outer) {
       if (moves && is_argument(one.name)) one.is_known = false;
@@ -271,6 +234,8 @@ class Walker {
     }
     find_file(one);
     call(one);
+    exports_all_ = exports_all(one, exports_all_);
+    source(one);
     return truth;
   }
 
@@ -362,10 +327,30 @@ class Walker {
     script_.files.push_back(std::move(file));
   }
 
+  // source env.sh: what it sets acts from here on. A script of its own texts is walked, with the variables of this one.
+  void source(const ShellCommand& one) {
+    const std::optional<std::string> text = sourced_.read(one);
+    if (!text) return;
+    ShellScript inner = parse_shell(*text, {0, text->size()});
+    const ShellNode root = shell_tree(inner);
+    const bool exports_all_before = exports_all_;
+    ShellVariables::Changes changes = apart([&] {
+      const std::string_view outer_text = variables_.read_from(inner.text);
+      std::swap(script_, inner);
+      ++num_sources_;
+      walk(root);
+      --num_sources_;
+      std::swap(script_, inner);
+      variables_.read_from(outer_text);
+    });
+    add_exported(inner, exports_all_before, changes, script_.outer);
+    for (auto& [name, value] : changes) variables_.set(name, without_places(std::move(value)));
+  }
+
   void call(const ShellCommand& one) {
     const auto found = functions_.find(one.words[0].text);
     constexpr int kMaxCalls = 50;  // of one function by another
-    if (found == functions_.end() || num_calls_ >= kMaxCalls || !walked_.insert(found->second).second) return;
+    if (found == functions_.end() || num_sources_ > 0 || num_calls_ >= kMaxCalls || !walked_.insert(found->second).second) return;
     ++num_calls_;
     std::vector<std::pair<std::string, ShellValue>> arguments;  // of the script: a function has its own
     for (const OuterVariable& outer : script_.outer) {
@@ -379,21 +364,24 @@ class Walker {
     --num_calls_;
   }
 
-  ShellScript& script_;
+  ShellScript& script_;  // while a file is sourced that file
+  SourcedFiles sourced_;
   ShellExpander variables_;
   std::map<std::string, const ShellNode*, std::less<>> functions_;
   std::vector<const ShellNode*> functions_in_order_;
   std::set<const ShellNode*> walked_;
   int num_calls_ = 0;
+  int num_sources_ = 0;  // files that are sourced around this place: the functions are those of the script
+  bool exports_all_ = false;
   int num_loops_ = 0;            // around this place
   std::set<std::string> grown_;  // what the loop around this place adds to
 };
 
 }  // namespace
 
-ShellScript follow_shell(ShellScript script) {
+ShellScript follow_shell(ShellScript script, const ReadSourced& read) {
   const ShellNode root = shell_tree(script);
-  Walker(script).run(root);
+  Walker(script, read).run(root);
   return script;
 }
 
