@@ -64,6 +64,21 @@ bool is_switched_on_by(const std::string& name, const ReadField& one, const Read
   return name == "recompute.policy" && are_two && field_text(other.value) == "none";
 }
 
+// A Trainer's fp16 or bf16 goes over the fp8 that accelerate launch hands on in a variable, and what is switched off goes over nothing
+// (Transformers 5.23.0, training_args.py, __post_init__; the Accelerator that is made so has no fp8: accelerate 1.15.0,
+// accelerator.py). Of a program that is not known to be one nothing is said.
+bool is_precision_over(const std::string& name, const Reading* reading, const ReadField& one, const Reading* of,
+                       const ReadField& other) {
+  const auto is_trainers = [](const Reading* from, const ReadField& field) {
+    return from != nullptr && (field.key == "bf16" || field.key == "fp16") &&
+           (from->table == "huggingface/keys.yaml" || from->table == "transformers/keys.yaml" || from->table == "trl/keys.yaml");
+  };
+  if (name != "precision.compute") return false;
+  if (is_trainers(reading, one) && other.key == "mixed_precision")
+    return field_text(one.value) == one.key && field_text(other.value) == "fp8";
+  return one.key == "mixed_precision" && is_trainers(of, other) && field_text(other.value) == "fp32";
+}
+
 // torchtitan shortens a warm-up to the steps there are, and a decay to what is left of them (torchtitan/components/lr_scheduler.py,
 // build_lr_schedulers).
 void shorten_schedule(const Reading& reading, ReadFields& fields) {
@@ -183,9 +198,12 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         if (!is_weak(field) || it->second.is_assumed) it->second = field;
         continue;
       }
-      const bool is_over = is_scheduler_of_file(field, it->second) || is_switched_on_by(name, field, it->second);
+      const bool is_over = is_scheduler_of_file(field, it->second) || is_switched_on_by(name, field, it->second) ||
+                           is_precision_over(name, &reading, field, other, it->second);
       if (is_over) it->second = field;
-      if (is_over || is_scheduler_of_file(it->second, field) || is_switched_on_by(name, it->second, field)) continue;
+      if (is_over || is_precision_over(name, other, it->second, &reading, field) || is_scheduler_of_file(it->second, field) ||
+          is_switched_on_by(name, it->second, field))
+        continue;
       diagnostics.push_back(contradiction(name, it->second, field));
     }
   }
