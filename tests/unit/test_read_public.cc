@@ -495,8 +495,7 @@ TEST_CASE("public files: rollouts are told, and ms-swift by its name") {
   };
   const std::string swift =
       "dataset: [d.jsonl]\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\noutput_dir: o\nnum_train_epochs: 1\n";
-  CHECK(kind("model: a/b\ntrain_type: lora\nlora_rank: 8\n" + swift) ==
-        "the file is an ms-swift configuration, which distsetup does not read");
+  CHECK(kind("model: a/b\ntrain_type: lora\nlora_rank: 8\n" + swift) == "read");
   CHECK(kind("model_name_or_path: a/b\n" + swift) == "read");
 }
 

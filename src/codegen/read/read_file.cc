@@ -82,6 +82,15 @@ Result<std::vector<std::string>> tables_for(const TemplateSet& templates, const 
   return out;
 }
 
+// Of a file that holds a command's arguments by their names: the command's table. "": of any other.
+Result<std::string> table_of_command(const TemplateSet& templates, const foreign::Document& document) {
+  if (document.kind == nullptr || document.kind->tables.size() != 1) return std::string();
+  const std::string& path = document.kind->tables[0];
+  const auto table = load_read_table(templates, path, {document.path, 0, 0});
+  if (!table.ok()) return table.diagnostics;
+  return (*table)->format == TableFormat::kArguments ? path : std::string();
+}
+
 // A program's own file, which hands its values to the tool: what is not there may stand in the program.
 Result<bool> is_handed_on(const TemplateSet& templates, const foreign::Document& document) {
   if (document.kind == nullptr) return false;
@@ -105,13 +114,15 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
     return error(code::kSyntax, document.roots[1].location, "found a second document, expected one", "remove it and the '---' above");
   const Value root = twice.empty() ? document.root : with_last_of_each(document.root);
   const FileSource source{&root, {}, &choices};
+  const Result<std::string> own = path.empty() ? table_of_command(templates, document) : Result<std::string>(path);
+  if (!own.ok()) return own.diagnostics;
   Result<Reading> read;
-  if (path.empty()) {
+  if (own->empty()) {
     const Result<std::vector<std::string>> tables = tables_for(templates, document);
     if (!tables.ok()) return tables.diagnostics;
     read = best_reading(templates, *tables, source, document.path);
   } else {
-    read = reading_by(templates, path, source, document.path);
+    read = reading_by(templates, *own, source, document.path);
   }
   if (!read.ok()) return read.diagnostics;
   const Result<bool> handed_on = is_handed_on(templates, document);

@@ -257,7 +257,8 @@ class ScriptReader {
   // llamafactory-cli train sft.yaml, accelerate launch -m axolotl.cli.train sft.yaml
   void add_file_of_tool(const LaunchStage& stage, std::vector<FoundKey>& keys) const {
     const std::string name = stage.name.substr(stage.name.rfind('/') + 1);
-    if (name != "llamafactory-cli" && name != "axolotl" && name != "axolotl.cli.train") return;
+    const bool is_swift = name == "swift" || name == "megatron";  // takes one as its first argument alone (swift/cli/main.py)
+    if (!is_swift && name != "llamafactory-cli" && name != "axolotl" && name != "axolotl.cli.train") return;
     for (const foreign::ShellWord& word : stage.positionals) {
       if (word.text.find('=') != std::string::npos || !is_settings_file(word.text)) continue;
       keys.push_back(found("config", word.text, true, word.span));
