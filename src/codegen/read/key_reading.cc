@@ -209,6 +209,7 @@ KeyReading Explainer::explain_by_reads(const FileKey& key, bool is_first) const 
     }
     KeyRow as_row;
     as_row.type = row.type;
+    as_row.field = row.field;
     as_row.value_map = row.values;
     if (const std::optional<Json> value = value_of(as_row, found); value && agrees(row.field, *value))
       return {KeyReading::How::kField, row.field, *value, ""};

@@ -83,10 +83,22 @@ Json value_of_text(const std::string& text) {
   return text;
 }
 
+// The items of a list, also of one that is written into a text: "[0.9, 0.95]", "(0.9, 0.95)".
+static std::vector<std::string> items_of(const FoundKey& found) {
+  std::vector<std::string> items = !found.items.empty() ? found.items : split_words(found.text, ',');
+  if (items.empty() || items.front().empty() || items.back().empty()) return items;
+  const char open = items.front().front(), close = items.back().back();
+  const bool is_in_brackets = (open == '[' && close == ']') || (open == '(' && close == ')');
+  if (!is_in_brackets || (items.size() == 1 && items[0].size() < 3)) return items;
+  items.front().erase(0, 1);
+  items.back().pop_back();
+  return items;
+}
+
 // A list by its items; one that the map lacks makes the whole list another value.
 static std::optional<Json> list_backwards(const KeyRow& row, const FoundKey& found) {
   Json list = Json::array();
-  for (const std::string& item : !found.items.empty() ? found.items : split_words(found.text, ',')) {
+  for (const std::string& item : items_of(found)) {
     const auto entry = std::find_if(row.value_map.begin(), row.value_map.end(), [&item](const auto& one) {
       return one.second.is_string() && same_name(one.second.template get<std::string>(), item);
     });
@@ -94,6 +106,17 @@ static std::optional<Json> list_backwards(const KeyRow& row, const FoundKey& fou
     list.push_back(entry->first);
   }
   return list.empty() ? std::nullopt : std::optional<Json>(std::move(list));
+}
+
+// AdamW's two numbers; anything else is no value of theirs.
+static std::optional<Json> betas_of(const std::vector<std::string>& items) {
+  Json out = Json::array();
+  for (const std::string& item : items) {
+    const std::optional<double> number = number_of(item);
+    if (!number || *number < 0 || *number >= 1) return std::nullopt;
+    out.push_back(*number);
+  }
+  return out.size() == 2 ? std::optional<Json>(std::move(out)) : std::nullopt;
 }
 
 std::optional<Json> read_backwards(const KeyRow& row, const FoundKey& found) {
@@ -137,8 +160,9 @@ std::optional<Json> read_backwards(const KeyRow& row, const FoundKey& found) {
     }
     case KeyType::kTextList:
     case KeyType::kCommaList: {
-      const std::vector<std::string> items = !found.items.empty() ? found.items : split_words(found.text, ',');
+      const std::vector<std::string> items = items_of(found);
       if (items.empty()) return std::nullopt;
+      if (row.field == "derived.betas") return betas_of(items);
       return Json(items);
     }
   }
