@@ -58,6 +58,12 @@ TEST_CASE("ms-swift's files: arguments in YAML and JSON say what the flags say",
   CHECK(megatron.is_read_as("ms-swift with Megatron"));
   CHECK(megatron.text("mesh.tp") == "2");
   CHECK(megatron.text("train.global_batch") == "64");
+  // Keys that its file has and no plan carries are none that stop it.
+  const Result<std::vector<Reading>> vision = read_config(
+      embedded_templates(), "model: o/m\ntuner_type: full\nmicro_batch_size: 1\nfreeze_vit: true\nmodel_name: bot\nfreeze_vot: 1\n",
+      "args.yaml");
+  REQUIRE(vision.ok());
+  for (const LostKey& lost : vision->at(0).lost) CHECK((lost.why == LostKey::Why::kUnknownKey) == (lost.key == "freeze_vot"));
 }
 
 TEST_CASE("ms-swift's files: near misses are not files of its arguments", "[read]") {
