@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 
+#include "codegen/shell/sourced.h"
+
 namespace distsetup::foreign {
 namespace {
 
@@ -18,27 +20,16 @@ void put(std::vector<OuterVariable>& out, std::string name, std::string value) {
   out.push_back(std::move(one));
 }
 
-bool is_exporting(const ShellCommand& command) {
-  if (command.words.empty()) return false;
-  const std::string& name = command.words[0].text;
-  return name == "export" || (name == "declare" && command.words.size() > 1 && command.words[1].text.find('x') != std::string::npos);
-}
-
-bool is_set_a(const ShellCommand& command) {
-  return command.words.size() > 1 && command.words[0].text == "set" &&
-         (command.words[1].text == "-a" || (command.words[1].text == "-o" && command.words.back().text == "allexport"));
-}
-
 // What the script hands to every program that it starts: of a variable that it sets in several ways only that it is set.
 std::vector<OuterVariable> exported(const ShellScript& script) {
   std::map<std::string, bool> is_exported;
   bool takes_all = false;
   for (const ShellCommand& command : script.commands) {
     if (command.is_dead) continue;
-    takes_all = takes_all || is_set_a(command);
-    if (!is_exporting(command) && !takes_all) continue;
+    takes_all = exports_all(command, takes_all);
+    if (!is_export(command) && !takes_all) continue;
     for (const ShellAssignment& one : command.assignments) is_exported[one.name] = true;
-    for (size_t i = 1; is_exporting(command) && i < command.words.size(); ++i) is_exported[command.words[i].text] = true;
+    for (size_t i = 1; is_export(command) && i < command.words.size(); ++i) is_exported[command.words[i].text] = true;
   }
   std::vector<OuterVariable> out;
   for (const OuterVariable& one : script.outer) {
@@ -47,7 +38,7 @@ std::vector<OuterVariable> exported(const ShellScript& script) {
   }
   std::map<std::string, std::string> values;
   for (const ShellCommand& command : script.commands) {
-    const bool is_its_own = command.words.empty() || is_exporting(command);  // not in front of a program
+    const bool is_its_own = command.words.empty() || is_export(command);  // not in front of a program
     for (const ShellAssignment& one : command.assignments) {
       if (command.is_dead || !is_its_own || is_exported.count(one.name) == 0) continue;
       const std::string value = one.is_array || one.appends ? "$" : one.known;

@@ -14,7 +14,7 @@ struct StartedScript {
   std::vector<OuterVariable> given;  // exported variables, and the arguments
 };
 
-// srun ./run.sh, bash run.sh 8, source env.sh: of lines that run, each script once; where it is started in several ways, what all of
+// srun ./run.sh, bash run.sh 8: of lines that run, each script once; where it is started in several ways, what all of
 // them give it.
 std::vector<StartedScript> started_scripts(const Document& document);
 

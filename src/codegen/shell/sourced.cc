@@ -17,13 +17,6 @@ std::string path_from_script(std::string_view path) {
   return slash == std::string_view::npos ? "" : std::string(path.substr(slash + 1));
 }
 
-bool is_export(const ShellCommand& command) {
-  if (command.words.empty()) return false;
-  const std::string& name = command.words[0].text;
-  const bool has_x = command.words.size() > 1 && command.words[1].text.starts_with("-") && command.words[1].text.ends_with("x");
-  return name == "export" || ((name == "declare" || name == "typeset") && has_x);
-}
-
 }  // namespace
 
 std::optional<std::string> SourcedFiles::read(const ShellCommand& command) {
@@ -38,6 +31,13 @@ std::optional<std::string> SourcedFiles::read(const ShellCommand& command) {
   ++num_files_;
   num_bytes_ += text->size();
   return num_bytes_ <= kMostBytes ? std::move(text) : std::nullopt;
+}
+
+bool is_export(const ShellCommand& command) {
+  if (command.words.empty()) return false;
+  const std::string& name = command.words[0].text;
+  const bool has_x = command.words.size() > 1 && command.words[1].text.starts_with("-") && command.words[1].text.ends_with("x");
+  return name == "export" || ((name == "declare" || name == "typeset") && has_x);
 }
 
 bool exports_all(const ShellCommand& command, bool before) {

@@ -26,6 +26,8 @@ class SourcedFiles {
   size_t num_files_ = 0, num_bytes_ = 0;
 };
 
+// export A=1, declare -x A
+bool is_export(const ShellCommand& command);
 // Whether assignments are exported behind this command (set -a, set +a); `before`: in front of it.
 bool exports_all(const ShellCommand& command, bool before);
 
