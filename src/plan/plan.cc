@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/diagnostic_codes.h"
+#include "model/rope.h"
 #include "plan/chunked_loss.h"
 #include "plan/context_parallel.h"
 #include "plan/expert_parallel.h"

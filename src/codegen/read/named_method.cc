@@ -9,6 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "codegen/tables/fields.h"
 
 namespace distsetup {
 namespace {
