@@ -11,7 +11,7 @@ namespace distsetup {
 struct FileToRead {
   std::string path;
   bool is_given = false;                      // on the command line
-  bool is_started = false;                    // its machines are weak: whoever starts it hands it those of the job
+  bool is_started = false;                    // by another script, whose nodes and GPUs count and not its own
   bool is_plain = false;                      // no launcher starts it: bash run.sh
   bool is_helper = false;                     // one of several such: bash setup.sh
   std::vector<foreign::OuterVariable> given;  // to a script, by the one that starts it

@@ -71,6 +71,8 @@ bool is_placeholder(std::string_view text) {
   return (is_braced || is_angled) && has_letter && inside.find_first_of("{}<>,") == std::string_view::npos;
 }
 
+bool is_called_template(const JobScript& in) { return lower(in.d.path).find("template") != std::string::npos; }
+
 void sl_placeholders(const JobScript& in) {
   const Directive* first = nullptr;
   std::string said;
@@ -101,7 +103,7 @@ void sl_placeholders(const JobScript& in) {
   const std::string others = num_more == 0 ? "" : fmt::format(", and so are {} more", num_more);
   // A file that is meant to be filled in by a program or a person says so: by its name, or by many places.
   constexpr size_t kManyMore = 2;
-  const bool is_template = num_more >= kManyMore || lower(in.d.path).find("template") != std::string::npos;
+  const bool is_template = num_more >= kManyMore || is_called_template(in);
   const bool is_variable = said[0] == '$';
   in.report.add("SL029", in.d, first->span,
                 is_variable ? fmt::format("'{}' is not expanded here: sbatch reads its lines before any shell does{}", said, others)
@@ -150,7 +152,7 @@ void sl_words_for_numbers(const JobScript& in) {
     if (first == nullptr) first = &one;
   }
   if (first == nullptr) return;
-  const bool is_template = num_more > 0 || lower(in.d.path).find("template") != std::string::npos;
+  const bool is_template = num_more > 0 || is_called_template(in);
   in.report.add("SL029", in.d, first->span,
                 fmt::format("'--{}' is '{}', expected a number: sbatch refuses the job", first->name, first->value),
                 {"write the number", "", {}, is_template ? std::optional<Severity>(Severity::kWarning) : std::nullopt});

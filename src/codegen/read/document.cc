@@ -170,7 +170,9 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   constexpr size_t kMaxKept = 64;
   const Result<std::shared_ptr<const FileKinds>> kinds = load_kinds(templates);
   if (!kinds.ok()) return kinds.diagnostics;
-  const bool may_source = read && (text.find("source ") != std::string_view::npos || text.find(". ") != std::string_view::npos);
+  const TextForm form = form_of(**kinds, path, text);
+  const bool may_source = read && form == TextForm::kScript &&
+                          (text.find("source ") != std::string_view::npos || text.find(". ") != std::string_view::npos);
   auto* const kept = templates.cache == nullptr || !given.empty() || may_source ? nullptr : &templates.cache->documents;
   if (kept != nullptr) {
     const auto known = kept->find(path);
@@ -179,7 +181,7 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   auto d = std::make_shared<Document>();
   d->path = path;
   d->text = text;
-  d->form = form_of(**kinds, path, text);
+  d->form = form;
   parse(*d, given, read);
   Result<const FileKind*> kind = recognise(templates, **kinds, *d);
   if (kind.ok() && *kind == nullptr) kind = kind_of_section(templates, **kinds, *d);

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "codegen/shell/job_variables.h"
 #include "codegen/shell/sourced.h"
 
 namespace distsetup::foreign {
@@ -33,8 +34,7 @@ std::vector<OuterVariable> exported(const ShellScript& script) {
   }
   std::vector<OuterVariable> out;
   for (const OuterVariable& one : script.outer) {
-    const bool is_argument = one.name == "@" || one.name == "*" || one.name == "#" || (one.name[0] >= '0' && one.name[0] <= '9');
-    if (!is_argument) out.push_back(one);
+    if (!is_argument(one.name)) out.push_back(one);
   }
   std::map<std::string, std::string> values;
   for (const ShellCommand& command : script.commands) {
