@@ -143,6 +143,26 @@ TEST_CASE("tokenizers: bos, eos and pad come from tokenizer_config.json, and it 
   REQUIRE(both->digest != alone->digest);
 }
 
+TEST_CASE("tokenizers: SentencePiece's sums of single precision start anew in a long text, so that near ties stay apart") {
+  Unigram unigram;
+  unigram.sum = ScoreSum::kSingle;
+  unigram.scores = {-40000, -1, -0.999, -2};
+  for (const auto& [piece, id] : std::vector<std::pair<std::string, uint32_t>>{{"a", 0}, {"b", 1}, {"c", 2}, {"bc", 3}})
+    unigram.pieces.insert(piece, id);
+  unigram.pieces.finish();
+  const auto ids = [&](std::string_view word) {
+    UnigramScratch scratch;
+    std::vector<WordToken> tokens;
+    REQUIRE(encode_word(unigram, word, scratch, tokens));
+    std::vector<uint32_t> found;
+    for (const WordToken& token : tokens) found.push_back(token.id);
+    return found;
+  };
+  CHECK(ids("bc") == std::vector<uint32_t>{1, 2});
+  CHECK(ids("aabc") == std::vector<uint32_t>{0, 0, 3});         // at -80,000 a single has steps of 0.008: a tie, and the first one stays
+  CHECK(ids("aaabc") == std::vector<uint32_t>{0, 0, 0, 1, 2});  // past 100,000
+}
+
 TEST_CASE("tokenizers: what is not supported is refused by its type and its path") {
   REQUIRE(first_message(R"({"model": {"type": "WordPiece", "vocab": {}}})") == "model: a model of type 'WordPiece' is not supported");
   REQUIRE(first_message(R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "BertNormalizer"}]},

@@ -126,6 +126,9 @@ void make_bpe(const SentencePieceModel& model, Tokenizer& tokenizer, Bpe& bpe) {
   find_cuts(bpe, merged);
 }
 
+// Above all other scores, and more for one long piece than for several short ones. (SentencePiece 0.2.0 and older had another bonus.)
+float user_defined_score(std::string_view piece) { return static_cast<float>(0.1 * (static_cast<double>(piece.size()) - 1)); }
+
 void make_unigram(const SentencePieceModel& model, Tokenizer& tokenizer, Unigram& unigram) {
   float lowest = 0;
   bool first = true;
@@ -139,8 +142,7 @@ void make_unigram(const SentencePieceModel& model, Tokenizer& tokenizer, Unigram
     const SentencePiece& piece = model.pieces[id];
     const bool is_user_defined = piece.type == kUserDefined;
     if (piece.type == kNormal || is_user_defined) unigram.pieces.insert(piece.text, id);
-    // A user-defined piece has the score 0, above all others. (Up to 0.2.0 the library gave it a bonus by its length instead.)
-    unigram.scores.push_back(piece.score);
+    unigram.scores.push_back(is_user_defined ? user_defined_score(piece.text) : piece.score);
   }
   unigram.pieces.finish();
   unigram.sum = ScoreSum::kSingle;

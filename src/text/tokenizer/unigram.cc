@@ -1,6 +1,7 @@
 #include "text/tokenizer/unigram.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "text/tokenizer/unicode.h"
 
@@ -22,18 +23,32 @@ void add_unknown(const Unigram& unigram, std::string_view word, uint32_t begin, 
   for (const char c : text) tokens.push_back({unigram.byte_tokens[static_cast<uint8_t>(c)], begin, end});
 }
 
+// SentencePiece from 0.2.1 on: so that sums in single precision stay fine enough in a long text, they start anew at this size.
+constexpr double kLargestSum = 100000;
+
+// As SentencePiece starts its sums anew: those from `at` on lose that of `at`.
+void start_anew(size_t at, size_t frontier, std::vector<UnigramScratch::Node>& nodes) {
+  const auto lost = static_cast<float>(nodes[at].best);
+  for (size_t i = at; i <= frontier; ++i) {
+    if (i == at || nodes[i].reached) nodes[i].best = static_cast<float>(nodes[i].best) - lost;
+  }
+}
+
 // Every sum is rounded as it is kept.
 bool find_path(const Unigram& unigram, std::string_view word, std::vector<UnigramScratch::Node>& nodes) {
   const bool single = unigram.sum == ScoreSum::kSingle;
   const auto kept = [&](double score) { return single ? static_cast<double>(static_cast<float>(score)) : score; };
   nodes.assign(word.size() + 1, {});
+  size_t frontier = 0;  // the last node reached
   const auto offer = [&](size_t from, size_t to, uint32_t id, double score) {
     UnigramScratch::Node& node = nodes[to];
+    frontier = std::max(frontier, to);
     score = kept(score);
     if (!node.reached || score > node.best) node = {score, static_cast<uint32_t>(from), id, true};
   };
   const double unknown_score = kept(unigram.lowest_score - kUnknownPenalty);
   for (size_t at = 0; at < word.size();) {
+    if (single && std::abs(nodes[at].best) > kLargestSum) start_anew(at, frontier, nodes);
     const double here = nodes[at].best;
     const size_t length = code_point_at(word, at).num_bytes;
     bool has_character = false;

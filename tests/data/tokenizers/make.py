@@ -144,7 +144,7 @@ def sentencepiece_model(kind, **options):
     return model
 
 
-def write_sentencepiece(name, kind, **options):
+def write_sentencepiece(name, kind, texts=(), **options):
     import sentencepiece
 
     folder = HERE / name
@@ -155,7 +155,7 @@ def write_sentencepiece(name, kind, **options):
     (folder / "tokenizer.model").write_bytes(model.SerializeToString())
     processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     rows = []
-    for text in TEXTS:
+    for text in [*TEXTS, *texts]:
         ids = processor.encode(text)
         rows.append({"text": text, "special": False, "ids": ids, "offsets": None, "decoded": processor.decode(ids)})
     (folder / "expected.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
@@ -167,6 +167,10 @@ MADE_BY_SENTENCEPIECE = {
     "sentencepiece_bpe": dict(kind="bpe", byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
                               user_defined_symbols=["<|go|>", "wordy"]),
     "sentencepiece_unigram": dict(kind="unigram", byte_fallback=False, normalization_rule_tsv=str(HERE / "rules.tsv")),
+    # Runs of blanks, and pieces that begin alike: a longer run or word can be cut in several ways.
+    "sentencepiece_pieces": dict(kind="unigram", byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+                                 user_defined_symbols=["\u2581" * n for n in (2, 3, 5, 8)] + ["ab", "abc", "bcd", "\u2581abc", "\t\t"],
+                                 texts=[" " * n + "abcd" for n in range(1, 24)] + ["abcabcd  abcd\t\t\tabc", "a" + " " * 31 + "b", "aabbccdd"]),
 }
 
 if __name__ == "__main__":
