@@ -34,6 +34,7 @@ bool FilesToRead::add_named(const LostKey& lost, const foreign::Document& from, 
   FileToRead file;
   file.path = found->path;
   file.is_started = lost.key == kStartedScript;
+  file.is_config = lost.key == "config";
   if (file.is_started) {
     std::vector<foreign::StartedScript> all = foreign::started_scripts(from);
     for (foreign::StartedScript& one : all) {

@@ -11,6 +11,7 @@ namespace distsetup {
 struct FileToRead {
   std::string path;
   bool is_given = false;                      // on the command line
+  bool is_config = false;                     // by --config of a script of one's own, which may be of a form that nobody else has
   bool is_started = false;                    // by another script, whose nodes and GPUs count and not its own
   bool is_plain = false;                      // no launcher starts it: bash run.sh
   bool is_helper = false;                     // one of several such: bash setup.sh

@@ -115,6 +115,12 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
                                     "give --trainer, --sharding and the model beside it"));
       continue;
     }
+    if (file.is_config && !read.ok()) {
+      const std::string why = read.diagnostics.empty() ? "" : read.diagnostics[0].message;
+      diagnostics.push_back(note(code::kUnknownValue, {path, 0, 0}, "the file that --config names is not read: " + why,
+                                 "say beside it what it sets: --model, --trainer, --sharding"));
+      continue;
+    }
     append(diagnostics, read.diagnostics);
     if (!read.value) continue;
     for (Reading& one : *read) {

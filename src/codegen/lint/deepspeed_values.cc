@@ -103,6 +103,26 @@ std::optional<long long> batch_key(const Value& root, std::string_view key) {
   return number(at.text());
 }
 
+// deepspeed --num_gpus 2 train.py --deepspeed_config FILE: the GPUs of a node, where one number of them is said for this file.
+long long gpus_of_launcher(const LintSetup& setup, const Document& file) {
+  const std::string base = file.path.substr(file.path.rfind('/') + 1);
+  long long gpus = 0;
+  for (const auto& d : setup.documents) {
+    for (const ScriptPart& part : d->parts) {
+      for (const LaunchLine& line : part.lines) {
+        const LaunchStage *run = line.find(LaunchProgram::kDeepspeed), *script = line.find(LaunchProgram::kScript);
+        if (run == nullptr || script == nullptr) continue;
+        const std::string named = script->has("deepspeed_config") ? script->value("deepspeed_config") : script->value("deepspeed");
+        if (named.substr(named.rfind('/') + 1) != base) continue;
+        const long long here = number(run->value("num_gpus")).value_or(0);
+        if (here < 1 || (gpus != 0 && here != gpus)) return 0;
+        gpus = here;
+      }
+    }
+  }
+  return gpus;
+}
+
 void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
   const Value& root = d.root;
   const bool has_auto = text(root, "train_batch_size") == "auto" || text(root, "train_micro_batch_size_per_gpu") == "auto" ||
@@ -136,7 +156,13 @@ void check_batch(const LintSetup& setup, const Document& d, Findings& report) {
     int64_t of_rank = 0;
     const bool is_small = micro && accumulation && !__builtin_mul_overflow(*micro, *accumulation, &of_rank);
     if (is_small && *train % of_rank != 0)
-      is_not(fmt::format("no multiple of micro {} × accumulation {}, whatever the number of ranks", *micro, *accumulation));
+      return is_not(fmt::format("no multiple of micro {} × accumulation {}, whatever the number of ranks", *micro, *accumulation));
+    const long long gpus = has(root, "sequence_parallel_size") ? 0 : gpus_of_launcher(setup, d);
+    int64_t of_node = 0;
+    if (is_small && gpus > 0 && !__builtin_mul_overflow(of_rank, gpus, &of_node) && *train % of_node != 0) {
+      is_not(fmt::format("no multiple of micro {} × accumulation {} × the {} GPUs of a node, however many nodes there are", *micro,
+                         *accumulation, gpus));
+    }
     return;
   }
   const auto wrong = [&](const std::string& product) { is_not(fmt::format("not {} × {} data ranks", product, ranks)); };

@@ -203,6 +203,17 @@ void fsdp_units(const LintSetup& setup, const FsdpView& in, Findings& report) {
                fmt::format("unknown sharding strategy '{}'", strategy),
                {suggest(strategy, std::vector<std::string>(kStrategies.begin(), kStrategies.end())), "", {}, {}});
   }
+  // Looked up by its name in an enumeration, whatever the version (accelerate/utils/dataclasses.py, FullyShardedDataParallelPlugin).
+  const std::string prefetch = lower(in.get("backward_prefetch"));
+  static const std::vector<std::string> kPrefetches = {"BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"};
+  const bool is_prefetch =
+      prefetch == "1" || prefetch == "2" || prefetch == "null" ||
+      std::any_of(kPrefetches.begin(), kPrefetches.end(), [&](const auto& one) { return lower(one) == prefetch; });
+  if (is_accelerate && !prefetch.empty() && !is_prefetch) {
+    report.add("FSDP021", d, value_span(d, *in.find("backward_prefetch").value),
+               fmt::format("unknown backward prefetch '{}'", in.get("backward_prefetch")),
+               {"use BACKWARD_PRE, BACKWARD_POST or NO_PREFETCH", "", {}, {}});
+  }
   if (strategy == "NO_SHARD" || strategy == "3") {
     report.add("FSDP014", d, value_span(d, *in.find("sharding_strategy").value), "NO_SHARD is DDP with FSDP's overhead");
   }

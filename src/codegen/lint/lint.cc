@@ -30,6 +30,7 @@
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/pipe_status.h"
 #include "codegen/lint/plan_level.h"
+#include "codegen/lint/scheduler_variables.h"
 #include "codegen/lint/slurm.h"
 #include "codegen/lint/trainers.h"
 #include "codegen/lint/training_arguments.h"
@@ -44,13 +45,13 @@ namespace {
 
 // One per group of rules; each looks at the documents it knows.
 using LintCheck = void (*)(const lint::LintSetup&, const foreign::Document&, lint::Findings&);
-constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,        lint::check_names,
-                                     lint::check_options,    lint::check_deepspeed,   lint::check_deepspeed_values,
-                                     lint::check_accelerate, lint::check_fsdp,        lint::check_training_arguments,
-                                     lint::check_megatron,   lint::check_trainers,    lint::check_llama_stack,
-                                     lint::check_slurm,      lint::check_launchers,   lint::check_launch_sizes,
-                                     lint::check_kubernetes, lint::check_environment, lint::check_plan_level,
-                                     lint::check_pipes,      lint::check_empty_values};
+constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,         lint::check_names,
+                                     lint::check_options,    lint::check_deepspeed,    lint::check_deepspeed_values,
+                                     lint::check_accelerate, lint::check_fsdp,         lint::check_training_arguments,
+                                     lint::check_megatron,   lint::check_trainers,     lint::check_llama_stack,
+                                     lint::check_slurm,      lint::check_launchers,    lint::check_launch_sizes,
+                                     lint::check_kubernetes, lint::check_environment,  lint::check_plan_level,
+                                     lint::check_pipes,      lint::check_empty_values, lint::check_scheduler_variables};
 
 // "debug: false" -> the key with its indentation, and the value without a remark.
 std::pair<std::string_view, std::string_view> key_and_value(std::string_view line) {
@@ -182,6 +183,10 @@ Diagnostic no_rules_for(const foreign::Document& d) {
     if (const size_t place = instead.find("{file}"); place != std::string::npos) instead.replace(place, 6, quote_shell(d.path));
     return error(code::kUnknownValue, {d.path, 1, 1}, fmt::format("the file is a {}, which lint has no rules for", d.kind->says),
                  std::move(instead));
+  }
+  if (foreign::says_nothing(d)) {
+    return error(code::kUnknownValue, {d.path, 1, 1}, "the file is empty, or has nothing but comments",
+                 "take out the # in front of what is meant to act");
   }
   return error(code::kUnknownValue, {d.path, 1, 1},
                fmt::format("the file looks like none of the kinds that lint knows, expected one of: {}",

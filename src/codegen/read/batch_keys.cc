@@ -57,6 +57,26 @@ void add_resources(const Directive& directive, const Document& document, std::ve
   }
 }
 
+// -R "span[hosts=1]" keeps the slots (-n) on one host, "span[ptile=4]" puts four of them on each.
+std::optional<FoundKey> nodes_of_lsf(const Document& document, const std::vector<Directive>& directives) {
+  long long slots = 0;
+  for (const Directive& one : directives) {
+    if (!one.is_late && one.name == "nnodes") return std::nullopt;
+    if (!one.is_late && one.name == "n") slots = foreign::number(one.value).value_or(0);
+  }
+  for (const Directive& one : directives) {
+    if (one.is_late || one.name != "R") continue;
+    if (one.value.find("span[hosts=1]") != std::string::npos) return key_at(document, one.span.begin, "nnodes", "1");
+    const size_t at = one.value.find("span[ptile=");
+    if (at == std::string::npos) continue;
+    const size_t begin = at + 11, end = one.value.find(']', begin);
+    const auto per_host = foreign::number(std::string_view(one.value).substr(begin, end == std::string::npos ? end : end - begin));
+    if (per_host && *per_host > 0 && slots > 0 && slots % *per_host == 0)
+      return key_at(document, one.span.begin, "nnodes", std::to_string(slots / *per_host));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<FoundKey> keys_of_pbs(const Document& document, const std::vector<Directive>& directives) {
@@ -74,6 +94,7 @@ std::vector<FoundKey> keys_of_pbs(const Document& document, const std::vector<Di
 
 std::vector<FoundKey> keys_of_lsf(const Document& document, const std::vector<Directive>& directives) {
   std::vector<FoundKey> keys;
+  if (std::optional<FoundKey> nodes = nodes_of_lsf(document, directives)) keys.push_back(std::move(*nodes));
   for (const Directive& one : directives) {
     if (one.is_late) continue;
     std::string value = one.value;

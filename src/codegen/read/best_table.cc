@@ -12,6 +12,7 @@
 #include "codegen/read/key_reading.h"
 #include "codegen/read/known_keys.h"
 #include "codegen/read/match.h"
+#include "codegen/read/own_arguments.h"
 #include "codegen/read/parts.h"
 #include "codegen/read/read_keys.h"
 #include "codegen/tables/accepted_names.h"
@@ -251,29 +252,6 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
   return best;
 }
 
-namespace {
-
-// train.py --job.config_file q.toml --training.steps=500: until release 0.2 torchtitan takes such flags over its file.
-std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templates, const std::vector<FoundKey>& found,
-                                                       const std::string& file) {
-  const auto names_file = [](const FoundKey& one) { return is_same_key(one.key, "job.config_file") && !one.stands_alone; };
-  const auto named = std::find_if(found.begin(), found.end(), names_file);
-  std::vector<FoundKey> rest;
-  std::remove_copy_if(found.begin(), found.end(), std::back_inserter(rest), names_file);
-  if (named == found.end() || rest.empty()) return std::nullopt;
-  Result<Reading> over = reading_by(templates, "torchtitan-0.2/keys.yaml", {nullptr, std::move(rest), nullptr}, file);
-  if (!over.ok()) return over;
-  std::erase_if(over->fields, [](const auto& one) { return one.second.is_assumed; });
-  over->is_over_file = true;
-  LostKey lost{named->key, named->text, "it is a file of its own: give it beside this one", named->at};
-  lost.is_file = named->unknown.empty();
-  if (!lost.is_file) lost.reason = named->unknown;
-  over->lost.push_back(std::move(lost));
-  return over;
-}
-
-}  // namespace
-
 Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
                                    const std::string& file) {
   const std::vector<std::string> tables = tables_of(templates, {"arguments", "json", "yaml"});
@@ -301,12 +279,15 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
     if (!is_told(**table, found)) continue;
     if (path == best->table) {
       take_length(*best);
+      explain_own_arguments(program, *best);
       return best;
     }
     if (!(*table)->told_by.empty()) told.push_back(path);
   }
   if (told.empty()) return as_own_script(std::move(*best), program, found);
-  return best_reading(templates, told, source, file);
+  best = best_reading(templates, told, source, file);
+  if (best.ok()) explain_own_arguments(program, *best);
+  return best;
 }
 
 namespace {

@@ -17,6 +17,9 @@ bool is_below(const std::string& pattern, const std::string& key) {
 
 std::string named(const KeyTable& table, const std::string& key) {
   for (const auto& [from, to] : table.read_as) {
+    const bool has_it =
+        to.size() > from.size() && key.size() >= to.size() && is_same_key(std::string_view(key).substr(0, to.size()), to);
+    if (has_it) continue;  // fsdp_config.: fsdp_config.fsdp_
     if (key.size() >= from.size() && is_same_key(std::string_view(key).substr(0, from.size()), from))
       return to + key.substr(from.size());
   }

@@ -137,6 +137,17 @@ void drop_overridden(const Reading& reading, const std::vector<Reading>& reading
   }
 }
 
+// train.py --config a.yaml --learning_rate "$LR": the line is over the file, whatever its value is.
+void drop_overridden_by_unknown(const Reading& file, const std::vector<Reading>& readings, ReadFields& fields) {
+  for (const Reading& line : readings) {
+    if (!line.is_over_file || file.is_over_file || line.table != file.table) continue;
+    for (const LostKey& lost : line.lost) {
+      if (!lost.reason.starts_with("only the running script knows")) continue;
+      std::erase_if(fields, [&lost](const auto& one) { return is_same_key(one.second.key, lost.key); });
+    }
+  }
+}
+
 bool chooses_parts(const Reading& reading) {
   const ReadChoices& chosen = reading.chosen;
   return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
@@ -161,6 +172,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
     }
     drop_defaults_of_part(reading, fields);
     drop_overridden(reading, readings, fields);
+    drop_overridden_by_unknown(reading, readings, fields);
     settle_derived(fields);
     shorten_schedule(reading, fields);
     count_ranks(reading, fields);

@@ -18,7 +18,12 @@
 namespace distsetup {
 namespace {
 
-Diagnostic nothing_known(const std::string& file) {
+Diagnostic nothing_known(const foreign::Document& document) {
+  const std::string& file = document.path;
+  if (foreign::says_nothing(document)) {
+    return error(code::kUnknownValue, {file, 0, 0}, fmt::format("'{}' is empty, or has nothing but comments", file),
+                 "take out the # in front of what is meant to act");
+  }
   return error(code::kUnknownValue, {file, 0, 0},
                fmt::format("no table knows a key of '{}', expected a configuration file or launch script of a known tool", file),
                "name the tool with --as, such as --as deepspeed");
@@ -276,7 +281,7 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
     const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;
     return document.is(file_kind::kKubernetes) ? Diagnostics{nothing_in_manifest(document)}
            : is_list                           ? Diagnostics{no_settings(document)}
-                                               : with_warnings(nothing_known(document.path), read.diagnostics);
+                                               : with_warnings(nothing_known(document), read.diagnostics);
   }
   if (read.ok() && document.is_script()) add_written_files(templates, document, choices, read);
   // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.

@@ -182,9 +182,10 @@ class ScriptReader {
     return one;
   }
 
-  // "train.py settings.yaml --lr 1e-5"
+  // "train.py settings.yaml --lr 1e-5", "train.py --config settings.yaml --lr 1e-5"
   static bool names_settings(const LaunchStage& stage) {
-    return std::any_of(stage.positionals.begin(), stage.positionals.end(),
+    return is_settings_file(stage.value("config")) ||
+           std::any_of(stage.positionals.begin(), stage.positionals.end(),
                        [](const foreign::ShellWord& word) { return is_settings_file(word.text); });
   }
 
@@ -255,10 +256,14 @@ class ScriptReader {
   }
 
   // llamafactory-cli train sft.yaml, accelerate launch -m axolotl.cli.train sft.yaml
-  void add_file_of_tool(const LaunchStage& stage, std::vector<FoundKey>& keys) const {
+  void add_file_of_tool(const LaunchStage& stage, const LaunchLine& line, std::vector<FoundKey>& keys) const {
     const std::string name = stage.name.substr(stage.name.rfind('/') + 1);
     const bool is_swift = name == "swift" || name == "megatron";  // takes one as its first argument alone (swift/cli/main.py)
-    if (!is_swift && name != "llamafactory-cli" && name != "axolotl" && name != "axolotl.cli.train") return;
+    // transformers' examples take a file as their only argument (run_clm.py: len(sys.argv) == 2), and so do scripts that follow them.
+    const bool is_only_argument =
+        name.ends_with(".py") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
+        std::all_of(stage.options.begin(), stage.options.end(), [](const LaunchOption& one) { return one.name == "local_rank"; });
+    if (!is_swift && !is_only_argument && name != "llamafactory-cli" && name != "axolotl" && name != "axolotl.cli.train") return;
     for (const foreign::ShellWord& word : stage.positionals) {
       if (word.text.find('=') != std::string::npos || !is_settings_file(word.text)) continue;
       keys.push_back(found("config", word.text, true, word.span));
@@ -304,7 +309,7 @@ class ScriptReader {
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
-    if (stage.program == LaunchProgram::kScript) add_file_of_tool(stage, keys);
+    if (stage.program == LaunchProgram::kScript) add_file_of_tool(stage, line, keys);
     if (is_xtuner(stage)) return add(reading_of_xtuner(stage, keys, file_, source_.at(stage.span.begin)));
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));

@@ -330,6 +330,16 @@ Result<const FileKind*> recognise(const TemplateSet& templates, const FileKinds&
   return named != nullptr ? named : plain;
 }
 
+bool says_nothing(const Document& d) {
+  for (size_t at = 0; at < d.text.size();) {
+    const size_t end = std::min(d.text.find('\n', at), d.text.size());
+    const size_t first = d.text.find_first_not_of(" \t\r", at);
+    if (first < end && d.text[first] != '#' && d.text.compare(first, end - first, "---") != 0) return false;
+    at = end + 1;
+  }
+  return true;
+}
+
 Diagnostic foreign_format(const Document& d) {
   return error(code::kUnknownValue, {d.path, 1, 1}, fmt::format("the file is {}, which distsetup does not read", d.kind->says),
                d.kind->instead.empty() ? "a configuration of another tool is read when its keys are known: distsetup help convert"

@@ -19,4 +19,7 @@ Result<const FileKind*> recognise(const TemplateSet& templates, const FileKinds&
 // Of a file of a kind that nothing here reads, by name.
 Diagnostic foreign_format(const Document& document);
 
+// Blank lines and comments are all there is.
+bool says_nothing(const Document& document);
+
 }  // namespace distsetup::foreign

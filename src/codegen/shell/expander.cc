@@ -7,7 +7,9 @@
 #include <cctype>
 
 #include "codegen/shell/arithmetic.h"
+#include "codegen/shell/counted_list.h"
 #include "codegen/shell/cut_text.h"
+#include "codegen/shell/maps.h"
 #include "codegen/shell/references.h"
 #include "codegen/shell/words.h"
 
@@ -113,6 +115,10 @@ ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quote
   if (name.empty()) return unknown;
   if (rest.size() > 2 && rest[0] == '[') {
     const size_t close = rest.find(']');
+    if (is_map(*this, name) && close == rest.size() - 1) {
+      const std::string entry = map_entry(*this, name, rest.substr(1, close - 1));
+      return entry.empty() ? unknown : value_text(entry);
+    }
     const ShellValue* value = find(name);
     if (close != rest.size() - 1 || value == nullptr || !value->is_known || !value->is_array) return unknown;
     const std::string_view index = rest.substr(1, close - 1);
@@ -146,9 +152,16 @@ ExpandedText ShellExpander::expand_command(std::string_view inside) {
   }
   const auto sum = sum_of_expr(inside, [this](std::string_view name) { return number_text(name); });
   if (sum) return {std::to_string(*sum), true, true};
-  if (first == std::string_view::npos || inside.substr(first, 3) != "cat" || inside.find("<<") == std::string_view::npos)
-    return {"", false, false};
+  const bool may_count = inside.find("NF") != std::string_view::npos || inside.find("wc -l") != std::string_view::npos;
+  const bool is_cat =
+      first != std::string_view::npos && inside.substr(first, 3) == "cat" && inside.find("<<") != std::string_view::npos;
+  if (first == std::string_view::npos || (!is_cat && !may_count)) return {"", false, false};
   const ShellScript script = parse_shell(inside, {0, inside.size()});
+  if (const std::optional<CountedList> counted = may_count ? counted_list(script) : std::nullopt) {
+    const ExpandedText list = expand(counted->list);
+    if (!list.is_known || list.text.empty() || list.text.find('\n') != std::string::npos) return {"", false, false};
+    return {std::to_string(1 + std::count(list.text.begin(), list.text.end(), counted->between)), true, list.is_certain};
+  }
   if (script.commands.size() != 1 || script.commands[0].words.size() != 1 || script.commands[0].here.size() != 1)
     return {"", false, false};
   const HereDocument& here = script.commands[0].here[0];
@@ -329,9 +342,11 @@ void ShellExpander::assign_span(std::string_view name, TextSpan span, bool expan
 
 void ShellExpander::assign(ShellAssignment& one) {
   if (const size_t bracket = one.name.find('['); bracket != std::string::npos) {
+    if (assign_in_map(*this, one)) return;
     one.known = expand(one.value).text;
     return set_unknown(one.name.substr(0, bracket));
   }
+  if (one.is_array && assign_in_map(*this, one)) return;
   if (one.is_array) {
     const std::vector<ShellWord> items = expand_words(one.array);
     std::optional<ShellValue> before = one.appends ? take(one.name) : std::nullopt;

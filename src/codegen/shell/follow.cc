@@ -12,6 +12,8 @@
 #include "codegen/shell/eval_words.h"
 #include "codegen/shell/expander.h"
 #include "codegen/shell/job_variables.h"
+#include "codegen/shell/loops.h"
+#include "codegen/shell/maps.h"
 #include "codegen/shell/shell_tree.h"
 #include "codegen/shell/sourced.h"
 #include "codegen/shell/words.h"
@@ -188,7 +190,9 @@ class Walker {
     std::set<std::string> outer;
     outer.swap(grown_);
     ++num_loops_;
+    const bool doubted_before = variables_.doubt_empty(node.has_header && is_over_list(script_.commands[node.command]));
     maybe([&] { walk_all(node); });
+    variables_.doubt_empty(doubted_before);
     --num_loops_;
     for (const std::string& name : grown_) forget(name);
     if (num_loops_ > 0) outer.insert(grown_.begin(), grown_.end());
@@ -216,6 +220,7 @@ class Walker {
     }
     const bool is_of_shell = one.words.empty() || is_declaration(one.words[0].text);
     if (is_of_shell) {
+      declare_maps(one, variables_);
       for (ShellAssignment& assignment : one.assignments) {
         variables_.assign(assignment);
         if (num_loops_ > 0 && (assignment.appends || names_itself(assignment))) grown_.insert(assignment.name);
@@ -237,17 +242,6 @@ class Walker {
     exports_all_ = exports_all(one, exports_all_);
     source(one);
     return truth;
-  }
-
-  // TOTAL="$TOTAL,$one"
-  static bool names_itself(const ShellAssignment& one) {
-    for (const std::string& how : {"$" + one.name, "${" + one.name}) {
-      for (size_t at = one.value.text.find(how); at != std::string::npos; at = one.value.text.find(how, at + 1)) {
-        const size_t end = at + how.size();
-        if (end >= one.value.text.size() || !is_name_char(one.value.text[end])) return true;
-      }
-    }
-    return false;
   }
 
   // read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its words.

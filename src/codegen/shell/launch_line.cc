@@ -248,6 +248,7 @@ class LineReader {
     for (; at_ < words_.size(); ++at_) {
       const ShellWord& word = words_[at_];
       if (is_operator(word)) break;
+      if (word.text == "--") continue;  // the end of options, in front of what is started or of its arguments
       if (!is_option(word.text)) {
         if (program != LaunchProgram::kScript) break;
         out.positionals.push_back(word);

@@ -44,6 +44,8 @@ void ShellVariables::set_unknown(std::string_view name) {
   set(name, std::move(value));
 }
 
+bool ShellVariables::doubt_empty(bool doubts) { return std::exchange(doubts_empty_, doubts); }
+
 void ShellVariables::begin() { before_.emplace_back(); }
 
 ShellVariables::Changes ShellVariables::end() {
@@ -204,9 +206,13 @@ bool is_unknown(const ShellValue& value) {
   return !value.is_known && (value.words.empty() || (value.words.size() == 1 && !is_option(value.words[0])));
 }
 
+bool is_empty(const ShellValue& value) { return value.is_known && !value.is_array && value.text.empty(); }
+
 // What both say, or the one that is known at all.
-ShellValue agreed(const ShellValue& a, const ShellValue& b, std::string_view name) {
+ShellValue agreed(const ShellValue& a, const ShellValue& b, std::string_view name, bool doubts_empty) {
   ShellValue out = is_unknown(a) ? b : a;
+  const bool is_doubted = doubts_empty && ((is_unknown(a) && is_empty(b)) || (is_unknown(b) && is_empty(a)));
+  if (is_doubted) return is_unknown(a) ? a : b;
   if (a.text == b.text && a.is_known == b.is_known && a.words.size() == b.words.size()) {
     out.is_certain = a.is_certain && b.is_certain;
     return out;
@@ -236,7 +242,7 @@ void ShellVariables::merge(const std::vector<Changes>& parts, bool may_be_none) 
   for (const Changes& part : parts) {
     for (const auto& [name, value] : part) {
       const auto [it, is_new] = all.try_emplace(name, value);
-      if (!is_new) it->second = agreed(it->second, value, name);
+      if (!is_new) it->second = agreed(it->second, value, name, doubts_empty_);
       ++num_changes[name];
     }
   }
@@ -244,7 +250,7 @@ void ShellVariables::merge(const std::vector<Changes>& parts, bool may_be_none) 
     const ShellValue* before = find(name);
     const bool is_everywhere = !may_be_none && num_changes[name] == parts.size();
     if (before != nullptr && !is_everywhere) {
-      set(name, agreed(*before, value, name));
+      set(name, agreed(*before, value, name, doubts_empty_));
     } else {
       value.is_certain = value.is_certain && is_everywhere;
       set(name, std::move(value));

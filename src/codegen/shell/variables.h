@@ -37,11 +37,14 @@ class ShellVariables {
   Changes end();
   // One of the parts has happened, or none of them.
   void merge(const std::vector<Changes>& parts, bool may_be_none);
+  // Inside a loop over a list that the script has: X="" before it says nothing of what the loop may put into X. That of before.
+  bool doubt_empty(bool doubts);
 
  private:
   void remember(std::string_view name);  // for end()
 
   Changes values_;
+  bool doubts_empty_ = false;
   std::vector<std::map<std::string, std::optional<ShellValue>, std::less<>>> before_;  // of each begin(): what a change has hidden
 };
 

@@ -1,0 +1,20 @@
+// Arguments of a script of one's own that takes a tool's and may declare more of them.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/read/found.h"
+#include "codegen/read/reading.h"
+#include "codegen/tables/templates.h"
+
+namespace distsetup {
+
+// train.py --job.config_file q.toml --training.steps=500: until release 0.2 torchtitan takes such flags over its file.
+std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templates, const std::vector<FoundKey>& found,
+                                                       const std::string& file);
+
+// Why what the tool does not have could not be carried over: the script declares it, or stops at it.
+void explain_own_arguments(const std::string& program, Reading& reading);
+
+}  // namespace distsetup

@@ -1,0 +1,177 @@
+// Scripts of one's own: the file that --config or the only argument names, and what bash makes of maps, lists and loops. Each beside a
+// near miss.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/settings/read_files.h"
+#include "codegen/lint/lint.h"
+#include "support/file_says.h"
+#include "support/temporary_directory.h"
+
+using namespace distsetup;
+namespace fs = std::filesystem;
+
+namespace {
+
+Result<std::vector<Reading>> read_beside(const std::string& script, const std::vector<std::pair<std::string, std::string>>& files) {
+  const TemporaryDirectory folder;
+  for (const auto& [name, text] : files) std::ofstream(fs::path(folder.path()) / name) << text;
+  const fs::path job = fs::path(folder.path()) / "run.sh";
+  std::ofstream(job) << "#!/bin/bash\n" << script;
+  return read_foreign_files(embedded_templates(), {job.string()}, "", {});
+}
+
+FileSays said(const std::string& script, const std::vector<std::pair<std::string, std::string>>& files = {}) {
+  INFO(script);
+  Result<std::vector<Reading>> readings = read_beside(script, files);
+  REQUIRE(readings.ok());
+  return merged(std::move(*readings));
+}
+
+std::string reason(const std::string& script, std::string_view key) {
+  for (const Reading& one : said(script).readings) {
+    for (const LostKey& lost : one.lost) {
+      if (lost.key == key) return lost.reason;
+    }
+  }
+  return "";
+}
+
+size_t num_found(const std::vector<LintFile>& files, std::string_view code) {
+  const LintReport report = lint_files(files, {});
+  return static_cast<size_t>(std::count_if(report.findings.begin(), report.findings.end(),
+                                           [&](const LintFinding& one) { return one.diagnostic.code == code; }));
+}
+
+const std::string kTrl =
+    "max_length: 2048\npacking: true\nlearning_rate: 1.0e-05\nper_device_train_batch_size: 2\nmodel_name_or_path: o/m\n"
+    "output_dir: out\nbf16: true\ngradient_checkpointing: true\nuse_peft: true\nlora_r: 16\n";
+const std::string kTrain = "torchrun --nproc_per_node 8 sft.py --packing True --max_length 1024 --num_train_epochs 1 ";
+
+}  // namespace
+
+TEST_CASE("own scripts: the file that --config names is read, and the line is over it", "[read]") {
+  const FileSays both = said(kTrain + "--config sft.yaml --per_device_train_batch_size 4\n", {{"sft.yaml", kTrl}});
+  CHECK(both.text("micro_batch") == "4");
+  CHECK(both.text("train.sequence_length") == "1024");
+  CHECK(both.text("train.learning_rate") == "1e-05");
+  CHECK(both.text("train.lora_rank") == "16");
+  // What the line sets to something that nobody knows yet is not the file's.
+  const FileSays open =
+      said(kTrain + "--config sft.yaml --learning_rate \"$LR\" --per_device_train_batch_size 4\n", {{"sft.yaml", kTrl}});
+  CHECK(open.text("train.learning_rate").empty());
+  CHECK(open.text("train.lora_rank") == "16");
+  // Of a form that nobody else has: told, and no reason to refuse the line.
+  const Result<std::vector<Reading>> own = read_beside(kTrain + "--config own.yaml\n", {{"own.yaml", "paint: red\nsize: {w: 1}\n"}});
+  REQUIRE(own.ok());
+  CHECK(std::any_of(own.diagnostics.begin(), own.diagnostics.end(),
+                    [](const Diagnostic& one) { return one.message.starts_with("the file that --config names is not read"); }));
+  CHECK(merged(*own).text("hardware.gpus_per_node") == "8");
+}
+
+TEST_CASE("own scripts: a file as the only argument is one of settings, beside others it is the script's matter", "[read]") {
+  const std::string arguments =
+      R"({"model_name_or_path": "o/m", "output_dir": "out", "per_device_train_batch_size": 8, "num_train_epochs": 1, "fp16": true})";
+  CHECK(said("deepspeed --num_gpus=8 run.py args.json\n", {{"args.json", arguments}}).text("micro_batch") == "8");
+  CHECK(said("deepspeed --num_gpus=8 run.py args.json --seed 3\n", {{"args.json", arguments}}).text("micro_batch").empty());
+  CHECK(said("python prepare.py args.json; torchrun --nproc_per_node 8 train.py\n", {{"args.json", arguments}})
+            .text("micro_batch")
+            .empty());
+  CHECK(said("deepspeed --num_gpus=8 run.py data.json args.json\n", {{"args.json", arguments}}).text("micro_batch").empty());
+}
+
+TEST_CASE("own scripts: arguments that a tool does not have are the script's, and -- ends the launcher's", "[read]") {
+  CHECK(reason(kTrain + "--paint red\n", "paint").find("the script declares it") != std::string::npos);
+  CHECK(reason("torchrun --nproc_per_node 8 own.py --config c.yaml --paint red\n", "paint") ==
+        "no table knows the arguments of own.py");
+  CHECK(reason("accelerate launch --num_processes 8 -m pkg.train\n", "m") == "how the program is named");
+  const std::vector<Reading> all = said("torchrun --standalone --nproc_per_node=8 -m pkg.train -- --depth=32\n").readings;
+  for (const Reading& one : all) {
+    CHECK(std::none_of(one.lost.begin(), one.lost.end(), [](const LostKey& lost) { return lost.key.empty(); }));
+  }
+}
+
+TEST_CASE("own scripts: entries of a map, and lists that are counted", "[read]") {
+  const std::string line = "torchrun --nproc_per_node $N sft.py --packing True --num_train_epochs 1 --model_name_or_path ";
+  const auto model = [&line](const std::string& lines, const std::string& value) {
+    return said(lines + line + value + "\n").text("model.hub_id");
+  };
+  const std::string map = "N=2\ndeclare -A models\nmodels[\"small\"]=o/small\nmodels[big]=\"o/big\"\nsize=big\n";
+  CHECK(model(map, "${models[$size]}") == "o/big");
+  CHECK(model(map + "size=small\n", "\"${models[\"$size\"]}\"") == "o/small");
+  CHECK(model("N=2\ndeclare -A models=([a]=o/a [b]=o/b)\n", "${models[b]}") == "o/b");
+  CHECK(model(map, "${models[$other]}").empty());
+  CHECK(model(map + "size=none\n", "${models[$size]}").empty());
+  CHECK(model("N=2\nmodels[0]=o/a\n", "${models[0]}").empty());  // no map, and what else is in the list is not known
+
+  const auto gpus = [](const std::string& lines, const std::string& value) {
+    return said(lines + "torchrun --nproc_per_node " + value + " train.py\n").text("hardware.gpus_per_node");
+  };
+  const std::string list = "export CUDA_VISIBLE_DEVICES=2,3,4\n";
+  CHECK(gpus(list + "N=$(echo \"$CUDA_VISIBLE_DEVICES\" | tr ',' '\\n' | wc -l)\n", "$N") == "3");
+  CHECK(gpus(list, "$(echo $CUDA_VISIBLE_DEVICES | awk -F',' '{print NF}')") == "3");
+  CHECK(gpus(list, "$(awk -F, '{ print NF }' <<< $CUDA_VISIBLE_DEVICES)") == "3");
+  CHECK(gpus(list, "$(echo $CUDA_VISIBLE_DEVICES | sed 's/,/\\n/g' | wc -l)") == "3");
+  // Other counts, a list of somebody else, and lines that nobody makes.
+  CHECK(gpus(list, "$(echo $CUDA_VISIBLE_DEVICES | awk -F',' '{print NF-1}')").empty());
+  CHECK(gpus("", "$(echo $CUDA_VISIBLE_DEVICES | tr ',' '\\n' | wc -l)").empty());
+  CHECK(gpus(list, "$(echo $CUDA_VISIBLE_DEVICES | tr ',' ' ' | wc -l)").empty());
+  CHECK(gpus(list, "$(echo -n $CUDA_VISIBLE_DEVICES | tr ',' '\\n' | wc -l)").empty());
+}
+
+TEST_CASE("own scripts: what a loop over the script's own list may set is not empty", "[read]") {
+  const auto rate = [](const std::string& header) {
+    return said("LR=\"\"\n" + header + " case $pair in lr) LR=\"$value\";; esac; done\n" + kTrain + "--output_dir out_$LR\n")
+        .text("checkpoint.directory");
+  };
+  CHECK(rate("PAIRS=(a b)\nfor pair in \"${PAIRS[@]}\"; do").empty());
+  CHECK(rate("for pair in \"$@\"; do") == "out_");  // read as it is started without arguments
+  CHECK(rate("while [[ $# -gt 0 ]]; do pair=$1; shift;") == "out_");
+}
+
+TEST_CASE("own scripts: hosts of an LSF job by its span, and accelerate's FSDP keys without their prefix", "[read]") {
+  const auto nodes = [](const std::string& lines) {
+    const Result<std::vector<Reading>> readings =
+        read_config(embedded_templates(), "#!/bin/bash\n#BSUB -gpu \"num=4\"\n" + lines + "python t.py\n", "j.lsf");
+    REQUIRE(readings.ok());
+    return merged(*readings).text("hardware.nodes");
+  };
+  CHECK(nodes("#BSUB -n 16\n#BSUB -R \"span[hosts=1]\"\n") == "1");
+  CHECK(nodes("#BSUB -n 16\n#BSUB -R \"rusage[mem=4GB] span[ptile=8]\"\n") == "2");
+  CHECK(nodes("#BSUB -n 16\n#BSUB -R \"rusage[mem=4GB]\"\n").empty());
+  CHECK(nodes("#BSUB -n 15\n#BSUB -R \"span[ptile=8]\"\n").empty());
+  CHECK(nodes("#BSUB -nnodes 4\n#BSUB -R \"span[ptile=8]\"\n#BSUB -n 16\n") == "4");
+
+  const auto sharding = [](const std::string& key) {
+    const Result<std::vector<Reading>> readings = read_config(
+        embedded_templates(), "distributed_type: FSDP\nnum_processes: 4\nfsdp_config: {" + key + ": SHARD_GRAD_OP}\n", "a.yaml");
+    REQUIRE(readings.ok());
+    return merged(*readings).text("strategy.sharding");
+  };
+  CHECK(sharding("sharding_strategy") == "zero2");
+  CHECK(sharding("fsdp_sharding_strategy") == "zero2");
+}
+
+TEST_CASE("own scripts: a batch that no number of nodes makes, with the GPUs that deepspeed is given", "[lint]") {
+  const std::string file =
+      "{\"train_batch_size\": 1024, \"train_micro_batch_size_per_gpu\": 128, \"gradient_accumulation_steps\": 8, "
+      "\"gradient_clipping\": 1.0}";
+  const auto found = [&file](const std::string& line) { return num_found({{"run.sh", line + "\n"}, {"ds.json", file}}, "PLAN002"); };
+  CHECK(found("deepspeed --num_gpus=2 train.py --deepspeed_config ds.json") == 1);
+  CHECK(found("deepspeed --num_gpus=1 train.py --deepspeed_config ds.json") == 0);
+  CHECK(found("deepspeed --num_gpus=2 train.py --deepspeed_config other.json") == 0);
+  CHECK(found("deepspeed train.py --deepspeed_config ds.json") == 0);
+  CHECK(found("deepspeed --num_gpus=$N train.py --deepspeed_config ds.json") == 0);
+}
+
+TEST_CASE("own scripts: a file of comments says that it is one", "[lint]") {
+  const auto message = [](const std::string& text) {
+    const LintReport report = lint_files({{"job.yaml", text}}, {});
+    return report.unreadable.empty() ? "" : report.unreadable[0].message;
+  };
+  CHECK(message("# apiVersion: v1\n\n  # kind: Pod\n") == "the file is empty, or has nothing but comments");
+  CHECK(message("# apiVersion: v1\npaint: red\n") != "the file is empty, or has nothing but comments");
+}
