@@ -159,7 +159,7 @@ TEST_CASE("tokenizers: SentencePiece's sums of single precision start anew in a 
     return found;
   };
   CHECK(ids("bc") == std::vector<uint32_t>{1, 2});
-  CHECK(ids("aabc") == std::vector<uint32_t>{0, 0, 3});         // at -80,000 a single has steps of 0.008: a tie, and the first one stays
+  CHECK(ids("aabc") == std::vector<uint32_t>{0, 0, 3});  // at -80,000 a single has steps of 0.008: a tie, and the first one stays
   CHECK(ids("aaabc") == std::vector<uint32_t>{0, 0, 0, 1, 2});  // past 100,000
 }
 
