@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/end_process.h"
 #include "model/presets.h"
 #include "plan/published_order.h"
 #include "runtime/device/plugin.h"
@@ -139,7 +140,9 @@ struct Check {
 }  // namespace
 }  // namespace distsetup
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   using namespace distsetup;
   const bool gpu = argc == 3 && std::string(argv[2]) == "--gpu";
   if (argc != 2 && !gpu) {
@@ -162,3 +165,7 @@ int main(int argc, char** argv) {
   check.read_own_errors();
   return check.run();
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return distsetup::end_process(run(argc, argv)); }
