@@ -158,6 +158,55 @@ def llamafactory():
     write("llamafactory", f"LLaMA-Factory {version('llamafactory')}", f"llamafactory {version('llamafactory')} (llamafactory/hparams)", "parse", "LF002", {"": names})
 
 
+def classes_of_swift(revision, megatron):
+    """Of a repository of ms-swift: dataclass -> its bases, its fields. Of the two argument classes of a name the folder says which."""
+    folder, found = FOLDERS["ms-swift"], {}
+    paths = git_names(folder, revision, "swift")
+    for path in paths:
+        is_of_megatron = "/megatron/" in path
+        if "arg" not in path or not path.endswith(".py") or (is_of_megatron and not megatron):
+            continue
+        for one in ast.parse(git_file(folder, path, revision)).body:
+            if not isinstance(one, ast.ClassDef) or (one.name in found and not is_of_megatron):
+                continue
+            fields = [x.target.id for x in one.body if isinstance(x, ast.AnnAssign) and not x.target.id.startswith("_") and "ClassVar" not in ast.unparse(x.annotation)]
+            found[one.name] = ([ast.unparse(base).split(".")[-1] for base in one.bases], fields)
+    return found
+
+
+def git_names(folder, revision, under):
+    return subprocess.run(["git", "-C", folder, "ls-tree", "-r", "--name-only", revision, under], capture_output=True, text=True, check=True).stdout.split()
+
+
+def names_of_swift(revision, roots, megatron=False):
+    from transformers import Seq2SeqTrainingArguments
+
+    classes, names, seen, wanted = classes_of_swift(revision, megatron), set(), set(), list(roots)
+    while wanted:
+        one = wanted.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        bases, fields = classes.get(one, ([], []))
+        names.update(fields)
+        wanted += bases
+        if one == "HfSeq2SeqTrainingArguments" or (one == "Seq2SeqTrainingArguments" and one not in classes):
+            names.update(field_names(Seq2SeqTrainingArguments))
+    return sorted(names)
+
+
+def ms_swift():
+    revision = os.environ.get("MS_SWIFT_REVISION", "HEAD")
+    made = subprocess.run(["git", "-C", FOLDERS["ms-swift"], "describe", "--tags", revision], capture_output=True, text=True, check=True).stdout.strip().lstrip("v")
+    tables = {
+        "": names_of_swift(revision, ["SftArguments", "PretrainArguments", "RLHFArguments"]),
+        "megatron": names_of_swift(revision, ["MegatronSftArguments", "MegatronPretrainArguments", "MegatronRLHFArguments"], megatron=True),
+    }
+    for names in tables.values():
+        names += ["ENV", "config"]  # of a file, and of the command line (swift/cli/main.py)
+    write("ms-swift", f"ms-swift {made}", f"modelscope/ms-swift {made} (swift/arguments, swift/trainers/arguments.py, swift/rlhf_trainers/arguments.py, swift/megatron/arguments)", "parse", "SW001", tables)
+
+
 def trainer():
     from transformers import TrainingArguments
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "cli/settings/read_files.h"
 #include "codegen/lint/lint.h"
@@ -88,6 +89,8 @@ TEST_CASE("own scripts: arguments that a tool does not have are the script's, an
   CHECK(reason("torchrun --nproc_per_node 8 own.py --config c.yaml --paint red\n", "paint") ==
         "no table knows the arguments of own.py");
   CHECK(reason("accelerate launch --num_processes 8 -m pkg.train\n", "m") == "how the program is named");
+  CHECK(reason("megatron sft --model m --tuner_type lora --expert_tensor_parallel_size 1\n", "expert_tensor_parallel_size") ==
+        "ms-swift with Megatron takes it, and no plan holds it");
   const std::vector<Reading> all = said("torchrun --standalone --nproc_per_node=8 -m pkg.train -- --depth=32\n").readings;
   for (const Reading& one : all) {
     CHECK(std::none_of(one.lost.begin(), one.lost.end(), [](const LostKey& lost) { return lost.key.empty(); }));
@@ -174,4 +177,31 @@ TEST_CASE("own scripts: a file of comments says that it is one", "[lint]") {
   };
   CHECK(message("# apiVersion: v1\n\n  # kind: Pod\n") == "the file is empty, or has nothing but comments");
   CHECK(message("# apiVersion: v1\npaint: red\n") != "the file is empty, or has nothing but comments");
+}
+
+TEST_CASE("own scripts: arguments of ms-swift that are misspelt are errors, a fork's and an earlier release's are none", "[lint]") {
+  const auto severity = [](const std::string& path, const std::string& text) {
+    const LintReport report = lint_files({{path, text}}, {});
+    REQUIRE(report.unreadable.empty());
+    for (const LintFinding& one : report.findings) {
+      if (one.diagnostic.code == "SW001") return std::optional<Severity>(one.diagnostic.severity);
+    }
+    return std::optional<Severity>();
+  };
+  const std::string file = "model: m\ntuner_type: lora\n", line = "swift sft --model m --tuner_type lora ";
+  CHECK(severity("a.yaml", file + "lora_rnak: 8\n") == Severity::kError);
+  CHECK(severity("a.sh", line + "--lora_rnak 8\n") == Severity::kError);
+  CHECK(severity("a.yaml", file + "offline_paint: 8\n") == Severity::kWarning);
+  CHECK(severity("a.yaml", file + "train_type: lora\n") == Severity::kNote);
+  CHECK(severity("a.sh", "swift sft --model m --train_type lora --lora_rank 8\n") == Severity::kNote);
+  CHECK(severity("a.sh", line + "--lora_rnak 8 --ignore_args_error true\n") != Severity::kError);
+  CHECK_FALSE(severity("a.yaml", file + "lora_rank: 8\nENV: {NNODES: 2}\ndeepspeed: zero3\nvllm_mode: colocate\n"));
+}
+
+TEST_CASE("own scripts: a script behind the options of a site's command is started", "[read]") {
+  const std::string train = "torchrun --nproc_per_node $1 train.py --bf16 True --num_train_epochs 1 --per_device_train_batch_size 2\n";
+  const std::vector<std::pair<std::string, std::string>> inner = {{"inner.sh", train}};
+  CHECK(said("rjob submit --name=a --gpu=8 -- bash inner.sh 8\n", inner).text("hardware.gpus_per_node") == "8");
+  CHECK(said("rjob submit --gpu=8 -- bash -c \"torchrun --nproc_per_node 4 train.py\"\n").text("hardware.gpus_per_node") == "4");
+  CHECK_FALSE(read_beside("git add -- inner.sh\n", inner).ok());
 }

@@ -1,9 +1,12 @@
 // Files that a script sources: what they set acts in the script from there on.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
+#include "cli/settings/named_file.h"
 #include "cli/settings/read_files.h"
+#include "codegen/lint/lint.h"
 #include "codegen/shell/follow.h"
 #include "support/file_says.h"
 #include "support/temporary_directory.h"
@@ -98,4 +101,67 @@ TEST_CASE("sourced files: what they export reaches the scripts that are started"
   CHECK(of_inner("source env.sh\n", "export BATCH=3\n") == "3");
   CHECK(of_inner("set -a\nsource env.sh\nset +a\n", "BATCH=3\n") == "3");
   CHECK(of_inner("source env.sh\n", "BATCH=3\n") == "1");  // not exported
+}
+
+TEST_CASE("sourced files: their functions are followed where they are called, with what they are given", "[read]") {
+  const auto says = [](const std::string& lines, const std::string& library) {
+    const TemporaryDirectory folder;
+    put(fs::path(folder.path()) / "lib.sh", library);
+    const fs::path job = fs::path(folder.path()) / "job.sh";
+    put(job, "#!/bin/bash\nsource lib.sh\n" + lines);
+    Result<std::vector<Reading>> readings = read_foreign_files(embedded_templates(), {job.string()}, "", {});
+    return readings.ok() ? merged(std::move(*readings)) : FileSays();
+  };
+  const std::string train = " train.py --model_name_or_path o/m --bf16 True --num_train_epochs 1 --per_device_train_batch_size ";
+  const std::string launch = "launch() {\n  local gpus=$1; shift\n  torchrun --nproc_per_node $gpus" + train + "2 \"$@\"\n}\n";
+  CHECK(says("torchrun --nproc_per_node 4" + train + "$B\n", "B=1\n").text("micro_batch") == "1");
+  // What it sets counts behind the call, and not before it; what it starts is started.
+  CHECK(says("settings\ntorchrun --nproc_per_node 4" + train + "$B\n", "settings() { B=3; }\n").text("micro_batch") == "3");
+  CHECK(says("torchrun --nproc_per_node 4" + train + "${B:-1}\nsettings\n", "settings() { B=3; }\n").text("micro_batch") == "1");
+  const FileSays started = says("run 8\n", "run() {\n  torchrun --nproc_per_node $1" + train + "2\n}\n");
+  CHECK(started.text("hardware.gpus_per_node") == "8");
+  CHECK(started.text("micro_batch") == "2");
+  CHECK(says("launch 8\n", launch).text("micro_batch") == "2");
+  CHECK(says("run 8\n", "helper() { G=$1; }\nrun() {\n  helper $1\n  torchrun --nproc_per_node 4" + train + "5\n}\n")
+            .text("micro_batch") == "5");
+  // One that is not called starts nothing, and one that calls itself ends.
+  CHECK(says("echo hello\n", launch).fields.empty());
+  CHECK(says("if false; then launch 8; fi\n", launch).fields.empty());
+  CHECK(says("again 1\ntorchrun --nproc_per_node 4" + train + "$B\n", "again() { B=6; again 2; }\n").text("micro_batch") == "6");
+}
+
+TEST_CASE("sourced files: lint looks at them under their own name and lines", "[lint]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  const auto lint = [&root](const std::string& lines, const std::string& library) {
+    put(root / "env.sh", library);
+    put(root / "job.sh", "#!/bin/bash\nexport OMP_NUM_THREADS=8\n" + lines);
+    LintContext context;
+    context.find_script = [](const std::string& name, const std::string& from) {
+      const auto found = find_named_file(name, from);
+      return found ? found->path : std::string();
+    };
+    context.text_of_program = [](const std::string& path) {
+      std::ifstream in(path);
+      return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    std::ifstream in(root / "job.sh");
+    return lint_files({{(root / "job.sh").string(), std::string(std::istreambuf_iterator<char>(in), {})}}, context);
+  };
+  const std::string train = "torchrun --nproc_per_node 8 train.py\n";
+  const LintReport report = lint("source env.sh\n" + train, "# ours\nexport NCCL_ASYNC_ERROR_HANDLING=1\n");
+  REQUIRE(report.files.size() == 2);
+  CHECK(report.files[1].is_sourced);
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].diagnostic.code == "ENV001");
+  CHECK(report.findings[0].diagnostic.location.line == 2);
+  CHECK(report.findings[0].diagnostic.location.file == (root / "env.sh").string());
+  // What the script sets, exported or not, is set in the file; and what the file is not sourced for is not looked at.
+  CHECK(lint("OUT=out\nsource env.sh\n" + train, "run() { torchrun --nproc_per_node 8 train.py --output_dir $OUT --seed 1; }\n")
+            .findings.empty());
+  CHECK(lint("echo env.sh\n" + train, "export NCCL_ASYNC_ERROR_HANDLING=1\n").files.size() == 1);
+  // A function that starts a run is looked at in its file, once.
+  const LintReport once = lint("source env.sh\nrun 8\n", "run() {\n  torchrun --nproc_per_node=$1 --nprocs_per_node=8 train.py\n}\n");
+  CHECK(std::count_if(once.findings.begin(), once.findings.end(),
+                      [](const LintFinding& one) { return one.diagnostic.code == "TR011"; }) == 1);
 }

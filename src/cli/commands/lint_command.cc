@@ -211,7 +211,8 @@ int run_lint(const Arguments& arguments, const Terminal& terminal) {
   for (const LintReport::File& one : report.files) {
     kinds.push_back({{"path", one.path}, {"kind", one.kind}, {"describes", one.says}});
     if (!one.from.empty()) kinds.back()["started_by"] = one.from;
-    mention(terminal, fmt::format("{}: {}{}\n", one.path, one.says, one.from.empty() ? "" : ", started by " + one.from));
+    mention(terminal, fmt::format("{}: {}{}\n", one.path, one.says,
+                                  one.from.empty() ? "" : (one.is_sourced ? ", sourced by " : ", started by ") + one.from));
   }
   const Counts n = count(said);
   const bool fails = n.errors > 0 || (arguments.has("strict") && n.warnings > 0);

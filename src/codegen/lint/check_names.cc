@@ -211,14 +211,15 @@ void check_names(const LintSetup& setup, const Document& d, Findings& report) {
   if (d.is(file_kind::kLlamaStack)) names_of_llama_stack(d, report);
   if (d.is(file_kind::kKubernetes)) names_of_kubernetes(d, report);
   if (d.kind == nullptr || d.kind->names.empty()) return;
-  const bool is_trl = d.kind->names == "trl", is_factory = d.kind->names == "llamafactory";
-  if (is_trl || is_factory) {
+  const bool is_trl = d.kind->names == "trl", is_factory = d.kind->names == "llamafactory", is_swift = d.kind->names == "ms-swift";
+  if (is_trl || is_factory || is_swift) {
     UnknownNames names;
-    names.table = d.kind->names;
+    names.table = is_swift ? d.kind->name : d.kind->names;  // ms-swift-megatron
     names.version = setup.version(d.kind->names);
-    names.is_own_parser = is_trl;  // scripts give TrlParser classes of their own
-    names_of_map(d, name_table(d.kind->names), d.root, "", "", names, is_trl ? NamesOf::kExtendedParser : NamesOf::kOneRelease,
-                 report);
+    const bool may_have_more = is_trl || (is_swift && is_true(d.root, "ignore_args_error"));
+    names.is_own_parser = may_have_more;  // scripts give TrlParser classes of their own
+    names_of_map(d, name_table(d.kind->names), d.root, d.is("ms-swift-megatron") ? "megatron" : "", "", names,
+                 may_have_more ? NamesOf::kExtendedParser : NamesOf::kOneRelease, report);
     return;
   }
   NameWalk{name_table(d.kind->names), d, report, d.is(file_kind::kAxolotl) ? is_axolotl_otherwise : nullptr}.walk(d.root, "", "");

@@ -106,6 +106,32 @@ void options_of_openrlhf(const LintSetup& setup, const Document& d, const Launch
   report_unknown_names(d, names, NamesOf::kOneRelease, report);
 }
 
+// Of a tool whose arguments are fields of dataclasses (transformers' HfArgumentParser): --field, and --no_field of a switch.
+void options_of_dataclasses(const Document& d, const LaunchStage& script, std::string_view tool, std::string_view type, NamesOf whose,
+                            Findings& report) {
+  const NameTable& table = name_table(tool);
+  const std::vector<NameEntry>& entries = *table.type(type);
+  UnknownNames names = no_names_yet(table, script);
+  names.table = std::string(tool) + (type.empty() ? "" : "-" + std::string(type));  // ms-swift-megatron
+  names.is_own_parser = whose == NamesOf::kExtendedParser;
+  const std::vector<std::string> known = spellings(entries);
+  for (const LaunchOption& option : script.options) {
+    if (option.spelled.rfind("--", 0) != 0 || !is_plain_option(option.spelled) || option.name == "config" ||
+        option.name == "accelerate_config")
+      continue;
+    const bool is_no = option.name.rfind("no_", 0) == 0 && find_name(entries, option.name.substr(3)) != nullptr;
+    if (is_no || find_name(entries, option.name) != nullptr) continue;
+    // `trl` hands accelerate what is accelerate's.
+    if (tool == "trl" && takes_option(*name_table("accelerate-launch").type(""), option.spelled, false)) continue;
+    const std::string near = misspelt_name(option.name, known);
+    names.all.push_back({option.name,
+                         {option.span.begin, option.span.begin + option.spelled.size()},
+                         near.empty() ? "" : "--" + near,
+                         says_unknown(table, option.spelled)});
+  }
+  report_unknown_names(d, names, whose, report);
+}
+
 void options_of_line(const LintSetup& setup, const Document& d, const LaunchLine& line, Findings& report) {
   if (const LaunchStage* run = line.find(LaunchProgram::kTorchrun)) {
     const bool is_launch = run->name == "torch.distributed.launch";  // which has one more
@@ -118,29 +144,14 @@ void options_of_line(const LintSetup& setup, const Document& d, const LaunchLine
   if (script->name.find("openrlhf") != std::string::npos) options_of_openrlhf(setup, d, *script, report);
   if (is_megatron(*script)) options_of_megatron(d, *script, report);
   const std::string base = script->name.substr(script->name.rfind('/') + 1);
-  const bool is_trl = base == "trl" && !script->positionals.empty() && script->positionals[0].text != "vllm-serve" &&
-                      script->positionals[0].text != "env";
-  if (!is_trl) return;
-  const NameTable& table = name_table("trl");
-  UnknownNames names = no_names_yet(table, *script);
-  names.table = "trl";
-  const std::vector<std::string> known = spellings(*table.type(""));
-  for (const LaunchOption& option : script->options) {
-    if (option.spelled.rfind("--", 0) != 0 || !is_plain_option(option.spelled) || option.name == "config" ||
-        option.name == "accelerate_config")
-      continue;
-    const bool is_no = option.name.rfind("no_", 0) == 0 && find_name(*table.type(""), option.name.substr(3)) != nullptr;
-    const std::string underscored = option.name;
-    if (is_no || find_name(*table.type(""), underscored) != nullptr) continue;
-    // `trl` hands accelerate what is accelerate's.
-    if (takes_option(*name_table("accelerate-launch").type(""), option.spelled, false)) continue;
-    const std::string near = misspelt_name(underscored, known);
-    names.all.push_back({underscored,
-                         {option.span.begin, option.span.begin + option.spelled.size()},
-                         near.empty() ? "" : "--" + near,
-                         says_unknown(table, option.spelled)});
-  }
-  report_unknown_names(d, names, NamesOf::kOneRelease, report);
+  const std::string task = script->positionals.empty() ? "" : script->positionals[0].text;
+  if (base == "trl" && !task.empty() && task != "vllm-serve" && task != "env")
+    options_of_dataclasses(d, *script, "trl", "", NamesOf::kOneRelease, report);
+  const bool is_swift = (base == "swift" || base == "megatron") && (task == "sft" || task == "pt" || task == "rlhf");
+  if (!is_swift) return;
+  const bool is_told_only = lower(script->value("ignore_args_error")) == "true";
+  options_of_dataclasses(d, *script, "ms-swift", base == "megatron" ? base : "",
+                         is_told_only ? NamesOf::kExtendedParser : NamesOf::kOneRelease, report);
 }
 
 // A site's plugins (SPANK) may add options, so one that is near to none is a warning.

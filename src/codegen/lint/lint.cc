@@ -244,38 +244,49 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
 // What a script at `from` sources.
 static foreign::ReadSourced read_sourced(const LintContext& context, const std::string& from) {
   if (context.find_script == nullptr || context.text_of_program == nullptr) return nullptr;
-  return [context, from](const std::string& path) -> std::optional<std::string> {
+  foreign::ReadSourced out = [context, from](const std::string& path) -> std::optional<std::string> {
     const std::string found = context.find_script(path, from);
     std::string text = found.empty() ? "" : context.text_of_program(found);
     return text.empty() ? std::nullopt : std::optional<std::string>(std::move(text));
   };
+  out.shows_calls = false;
+  return out;
 }
 
-// What the scripts among the documents start (srun bash run.sh), each file once, and what those start.
-static std::map<std::string, std::string> follow_scripts(const LintContext& context,
-                                                         std::vector<foreign::DocumentPointer>& documents) {
+// A file that was followed from another one.
+struct Followed {
+  std::string from;
+  bool is_sourced = false;
+};
+
+// What the scripts among the documents start (srun bash run.sh) and source (. env.sh), each file once, and what those do.
+static std::map<std::string, Followed> follow_scripts(const LintContext& context, std::vector<foreign::DocumentPointer>& documents) {
   constexpr size_t kMostFollowed = 16, kMostBytes = 500'000;
-  std::map<std::string, std::string> started_by;
+  std::map<std::string, Followed> followed;
   size_t num_bytes = 0;
-  if (context.find_script == nullptr || context.text_of_program == nullptr) return started_by;
+  if (context.find_script == nullptr || context.text_of_program == nullptr) return followed;
   for (size_t i = 0; i < documents.size(); ++i) {
     const foreign::DocumentPointer from = documents[i];
-    for (const foreign::StartedScript& one : foreign::started_scripts(*from)) {
+    std::vector<foreign::StartedScript> all = foreign::started_scripts(*from);
+    const size_t num_started = all.size();
+    for (foreign::StartedScript& one : foreign::sourced_scripts(*from)) all.push_back(std::move(one));
+    for (size_t k = 0; k < all.size(); ++k) {
+      const foreign::StartedScript& one = all[k];
       const std::string path = context.find_script(one.path, from->path);
       const bool is_known = std::any_of(documents.begin(), documents.end(),
                                         [&path](const foreign::DocumentPointer& other) { return other->path == path; });
-      if (path.empty() || is_known || started_by.size() >= kMostFollowed) continue;
+      if (path.empty() || is_known || followed.size() >= kMostFollowed) continue;
       const std::string text = context.text_of_program(path);
       num_bytes += text.size();
       if (text.empty() || num_bytes > kMostBytes) continue;
       const Result<foreign::DocumentPointer> d =
           foreign::parse_document(embedded_templates(), path, text, one.given, read_sourced(context, path));
       if (!d.ok() || !(*d)->is_script()) continue;
-      started_by[path] = from->path;
+      followed[path] = {from->path, k >= num_started};
       documents.push_back(*d);
     }
   }
-  return started_by;
+  return followed;
 }
 
 LintReport lint_files(const std::vector<LintFile>& files, const LintContext& context) {
@@ -292,10 +303,13 @@ LintReport lint_files(const std::vector<LintFile>& files, const LintContext& con
     CHECK(d.ok(), "{}", format_diagnostics(d.diagnostics));
     documents.push_back(*d);
   }
-  const std::map<std::string, std::string> started_by = follow_scripts(context, documents);
+  const std::map<std::string, Followed> followed = follow_scripts(context, documents);
   LintReport report = lint_documents(documents, context);
   for (LintReport::File& one : report.files) {
-    if (const auto it = started_by.find(one.path); it != started_by.end()) one.from = it->second;
+    const auto it = followed.find(one.path);
+    if (it == followed.end()) continue;
+    one.from = it->second.from;
+    one.is_sourced = it->second.is_sourced;
   }
   return report;
 }

@@ -57,7 +57,8 @@ struct LintReport {
     std::string path;
     std::string kind;  // "deepspeed"
     std::string says;  // "DeepSpeed configuration"
-    std::string from;  // the file that starts it; "" = it was given
+    std::string from;  // the file that starts or sources it; "" = it was given
+    bool is_sourced = false;
   };
   std::vector<File> files;
   std::vector<LintFinding> findings;  // by file, then by place

@@ -171,7 +171,7 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   const Result<std::shared_ptr<const FileKinds>> kinds = load_kinds(templates);
   if (!kinds.ok()) return kinds.diagnostics;
   const TextForm form = form_of(**kinds, path, text);
-  const bool may_source = read && form == TextForm::kScript &&
+  const bool may_source = read.read && form == TextForm::kScript &&
                           (text.find("source ") != std::string_view::npos || text.find(". ") != std::string_view::npos);
   auto* const kept = templates.cache == nullptr || !given.empty() || may_source ? nullptr : &templates.cache->documents;
   if (kept != nullptr) {

@@ -21,8 +21,9 @@ void put(std::vector<OuterVariable>& out, std::string name, std::string value) {
   out.push_back(std::move(one));
 }
 
-// What the script hands to every program that it starts: of a variable that it sets in several ways only that it is set.
-std::vector<OuterVariable> exported(const ShellScript& script) {
+// What the script hands to every program that it starts, or (`are_all`) has itself: of a variable that it sets in several ways only
+// that it is set.
+std::vector<OuterVariable> variables_of(const ShellScript& script, bool are_all) {
   std::map<std::string, bool> is_exported;
   bool takes_all = false;
   for (const ShellCommand& command : script.commands) {
@@ -40,7 +41,7 @@ std::vector<OuterVariable> exported(const ShellScript& script) {
   for (const ShellCommand& command : script.commands) {
     const bool is_its_own = command.words.empty() || is_export(command);  // not in front of a program
     for (const ShellAssignment& one : command.assignments) {
-      if (command.is_dead || !is_its_own || is_exported.count(one.name) == 0) continue;
+      if (command.is_dead || !is_its_own || (!are_all && is_exported.count(one.name) == 0)) continue;
       const std::string value = one.is_array || one.appends ? "$" : one.known;
       const auto [it, is_new] = values.emplace(one.name, value);
       if (!is_new && it->second != value) it->second = "$";
@@ -89,6 +90,12 @@ bool is_script(std::string_view word) {
 std::optional<size_t> script_of(const std::vector<ShellWord>& words) {
   size_t i = 0;
   while (i < words.size() && (words[i].text == "exec" || words[i].text == "time" || words[i].text == "nohup")) ++i;
+  // rjob submit --gpu=8 -- bash run.sh: a command of a site hands on what stands behind its own options.
+  const auto end = std::find_if(words.begin(), words.end(), [](const ShellWord& word) { return word.text == "--"; });
+  const size_t behind = static_cast<size_t>(end - words.begin()) + 1;
+  const bool is_handed_on = behind + 1 < words.size() && i + 1 < behind && !is_script(words[i].text) &&
+                            (base_of(words[behind].text) == "bash" || base_of(words[behind].text) == "sh");
+  if (is_handed_on && base_of(words[i].text) != "bash" && base_of(words[i].text) != "sh") i = behind;
   if (i < words.size() && (base_of(words[i].text) == "bash" || base_of(words[i].text) == "sh")) {
     ++i;
     while (i < words.size() && words[i].text.size() > 1 && words[i].text[0] == '-' && words[i].text.find('c') == std::string::npos)
@@ -147,7 +154,7 @@ std::vector<StartedScript> started_scripts(const Document& d) {
       one.path = command.expanded[*script].text;
       one.at = command.expanded[*script].span;
       one.is_of_launcher = has_launcher;
-      if (variables.empty()) variables = exported(part.script);
+      if (variables.empty()) variables = variables_of(part.script, false);
       one.given = variables;
       for (const ShellAssignment& own : command.assignments) {
         std::erase_if(one.given, [&own](const OuterVariable& before) { return before.name == own.name; });
@@ -161,6 +168,23 @@ std::vector<StartedScript> started_scripts(const Document& d) {
       } else if (out.size() < kMost) {
         out.push_back(std::move(one));
       }
+    }
+  }
+  return out;
+}
+
+std::vector<StartedScript> sourced_scripts(const Document& d) {
+  std::vector<StartedScript> out;
+  for (const ScriptPart& part : d.parts) {
+    for (const ShellCommand& command : part.script.commands) {
+      const std::string path = command.is_dead || command.depth > 0 || command.in_substitution ? "" : sourced_path(command);
+      if (path.empty() || std::any_of(out.begin(), out.end(), [&path](const StartedScript& one) { return one.path == path; }))
+        continue;
+      StartedScript one;
+      one.path = path;
+      one.at = command.expanded[1].span;
+      one.given = variables_of(part.script, true);
+      out.push_back(std::move(one));
     }
   }
   return out;

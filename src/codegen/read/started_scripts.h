@@ -18,4 +18,7 @@ struct StartedScript {
 // them give it.
 std::vector<StartedScript> started_scripts(const Document& document);
 
+// source env.sh: of lines that run, each file once, with the variables that the script sets, exported or not.
+std::vector<StartedScript> sourced_scripts(const Document& document);
+
 }  // namespace distsetup::foreign

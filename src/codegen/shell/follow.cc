@@ -3,10 +3,13 @@
 #include "codegen/shell/follow.h"
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "codegen/shell/builtins.h"
 #include "codegen/shell/conditions.h"
 #include "codegen/shell/cut_text.h"
 #include "codegen/shell/eval_words.h"
@@ -35,20 +38,29 @@ class Walker {
   }
 
   void run(const ShellNode& root) {
-    find_functions(root);
+    find_functions(root, nullptr);
     walk(root);
-    for (const ShellNode* one : functions_in_order_) {
-      if (walked_.insert(one).second) maybe([&] { walk_children(*one); });
+    for (const auto& [one, owner] : functions_in_order_) {
+      if (owner == nullptr && walked_.insert(one).second) maybe([&, node = one] { walk_children(*node); });
     }
+    if (sourced_.shows_calls()) std::move(called_.begin(), called_.end(), std::back_inserter(script_.commands));
   }
 
  private:
-  void find_functions(const ShellNode& node) {
+  // A file that was sourced: its functions are called later.
+  struct Sourced {
+    std::string text;
+    ShellScript script;
+    ShellNode root;
+  };
+  using Function = std::pair<const ShellNode*, Sourced*>;  // nullptr: of the script itself
+
+  void find_functions(const ShellNode& node, Sourced* owner) {
     if (node.kind == NodeKind::kFunction) {
-      functions_[node.name] = &node;
-      functions_in_order_.push_back(&node);
+      functions_[node.name] = {&node, owner};
+      functions_in_order_.emplace_back(&node, owner);
     }
-    for (const ShellNode& child : node.children) find_functions(child);
+    for (const ShellNode& child : node.children) find_functions(child, owner);
   }
 
   template <class Work>
@@ -232,53 +244,16 @@ class Walker {
     }
     if (one.words.empty()) return Truth(true);
     const std::string& name = one.words[0].text;
-    if (name == "read") read(one);
+    if (name == "read") read_into_variables(one, variables_);
     if (name == "((" || name == "let") changed_by_arithmetic(one);
     if (name == "unset" || name == "mapfile" || name == "readarray" || name == "getopts") {
       for (size_t i = 1; i < one.words.size(); ++i) variables_.set_unknown(one.words[i].text);
     }
-    find_file(one);
+    find_written_file(one, variables_, script_);
     call(one);
     exports_all_ = exports_all(one, exports_all_);
     source(one);
     return truth;
-  }
-
-  // read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its words.
-  void read(const ShellCommand& one) {
-    std::vector<std::string> names;
-    bool is_list = false, is_whole = false;
-    for (size_t i = 1; i < one.words.size(); ++i) {
-      const std::string& word = one.words[i].text;
-      const bool is_option = word.size() > 1 && word[0] == '-';
-      if (is_option && word.find('a') != std::string::npos) is_list = true;
-      if (is_option && word.back() == 'd') is_whole = true;
-      if (is_option && std::string_view("dnNptui").find(word.back()) != std::string_view::npos) {
-        ++i;
-      } else if (!is_option) {
-        names.push_back(word);
-      }
-    }
-    for (const std::string& each : names) variables_.set_unknown(each);
-    if (names.empty()) return;
-    const auto text =
-        std::find_if(one.redirections.begin(), one.redirections.end(), [](const ShellRedirection& r) { return r.how == "<<<"; });
-    if (!one.here.empty() && names.size() == 1 && is_whole) {
-      variables_.assign_span(names[0], one.here[0].body, one.here[0].expands);
-    } else if (text != one.redirections.end()) {
-      const ExpandedText value = variables_.expand(text->target);
-      if (!value.is_known) return;
-      if (is_list) {
-        ShellAssignment array;
-        array.name = names[0];
-        variables_.set_text("", value.text);
-        array.is_array = true;
-        array.array = variables_.find("")->words;
-        variables_.assign(array);
-      } else if (names.size() == 1) {
-        variables_.set_text(names[0], value.text);
-      }
-    }
   }
 
   // i=$((i+1)) is an assignment; ((i++)) and let are not seen as one.
@@ -296,55 +271,42 @@ class Walker {
     }
   }
 
-  // cat <<EOF > file, tee file <<EOF, echo "…" > file, sbatch <<EOF
-  void find_file(const ShellCommand& one) {
-    constexpr size_t kMaxFiles = 20;
-    const std::string& name = one.words[0].text;
-    const bool is_submitted = name == "sbatch" || name == "qsub" || name == "bsub";
-    const bool writes = name == "cat" || name == "tee" || name == "echo" || name == "printf" || is_submitted;
-    if (!writes || script_.files.size() >= kMaxFiles) return;
-    ScriptFile file;
-    if (is_submitted && one.here.size() == 1) file.path = "job of " + name;
-    for (const ShellRedirection& redirection : one.redirections) {
-      if (redirection.how == ">" || redirection.how == ">|") file.path = variables_.expand(redirection.target).text;
-    }
-    if (name == "tee" && one.expanded.size() == 2) file.path = one.expanded[1].text;
-    if (file.path.empty()) return;
-    const bool is_here = (name == "cat" || name == "tee" || is_submitted) && one.here.size() == 1;
-    const bool is_said = (name == "echo" || name == "printf") && one.words.size() == 2 && one.words[1].parts.size() == 1;
-    if (!is_here && !is_said) return;
-    file.body = is_here ? one.here[0].body : one.words[1].parts[0].span;
-    const bool expands = is_here ? one.here[0].expands : one.words[1].parts[0].quote == ShellQuote::kDouble;
-    const std::string_view body =
-        is_here ? script_.text.substr(file.body.begin, file.body.end - file.body.begin) : std::string_view(one.words[1].parts[0].text);
-    file.text = expands ? without_escapes(variables_.expand_text(body, true).text) : std::string(body);
-    script_.files.push_back(std::move(file));
-  }
-
   // source env.sh: what it sets acts from here on. A script of its own texts is walked, with the variables of this one.
   void source(const ShellCommand& one) {
-    const std::optional<std::string> text = sourced_.read(one);
+    std::optional<std::string> text = sourced_.read(one);
     if (!text) return;
-    ShellScript inner = parse_shell(*text, {0, text->size()});
-    const ShellNode root = shell_tree(inner);
+    Sourced& inner = files_.emplace_back();
+    inner.text = std::move(*text);
+    inner.script = parse_shell(inner.text, {0, inner.text.size()});
+    inner.root = shell_tree(inner.script);
+    find_functions(inner.root, &inner);
     const bool exports_all_before = exports_all_;
-    ShellVariables::Changes changes = apart([&] {
-      const std::string_view outer_text = variables_.read_from(inner.text);
-      std::swap(script_, inner);
-      ++num_sources_;
-      walk(root);
-      --num_sources_;
-      std::swap(script_, inner);
+    ShellVariables::Changes changes = in_file(inner, [&] { walk(inner.root); });
+    add_exported(inner.script, exports_all_before, changes, script_.outer);
+    for (auto& [name, value] : changes) variables_.set(name, without_places(std::move(value)));
+  }
+
+  // What happens while places and commands are the file's.
+  template <class Work>
+  ShellVariables::Changes in_file(Sourced& file, const Work& work) {
+    return apart([&] {
+      const std::string_view outer_text = variables_.read_from(file.script.text);
+      std::swap(script_, file.script);
+      Sourced* const before = std::exchange(here_, &file);
+      work();
+      here_ = before;
+      std::swap(script_, file.script);
       variables_.read_from(outer_text);
     });
-    add_exported(inner, exports_all_before, changes, script_.outer);
-    for (auto& [name, value] : changes) variables_.set(name, without_places(std::move(value)));
   }
 
   void call(const ShellCommand& one) {
     const auto found = functions_.find(one.words[0].text);
     constexpr int kMaxCalls = 50;  // of one function by another
-    if (found == functions_.end() || num_sources_ > 0 || num_calls_ >= kMaxCalls || !walked_.insert(found->second).second) return;
+    if (found == functions_.end() || num_calls_ >= kMaxCalls) return;
+    const auto [function, owner] = found->second;
+    if (owner != nullptr && here_ == nullptr) return call_sourced(one, *function, *owner);
+    if (owner != here_ || !walked_.insert(function).second) return;
     ++num_calls_;
     std::vector<std::pair<std::string, ShellValue>> arguments;  // of the script: a function has its own
     for (const OuterVariable& outer : script_.outer) {
@@ -353,19 +315,41 @@ class Walker {
       arguments.emplace_back(outer.name, *now);
       variables_.set_unknown(outer.name);
     }
-    walk_children(*found->second);
+    walk_children(*function);
     for (auto& [name, value] : arguments) variables_.set(name, std::move(value));
+    --num_calls_;
+  }
+
+  // launch 8 train.py, where a file that was sourced has the function: what it starts with these arguments is started here.
+  void call_sourced(const ShellCommand& one, const ShellNode& function, Sourced& file) {
+    constexpr size_t kMostCalled = 500;  // commands
+    if (called_.size() > kMostCalled) return;
+    ++num_calls_;
+    const TextSpan place = one.words[0].span;
+    ShellVariables::Changes changes = in_file(file, [&] {
+      for (const OuterVariable& argument : arguments_of_call(one)) variables_.set_outer(argument);
+      for (const size_t i : commands_of(function)) script_.commands[i].is_dead = false;
+      walk_children(function);
+      for (const size_t i : commands_of(function)) {
+        if (!script_.commands[i].is_dead) called_.push_back(placed_at(script_.commands[i], place));
+      }
+    });
+    for (auto& [name, value] : changes) {
+      if (!is_argument(name)) variables_.set(name, without_places(std::move(value)));
+    }
     --num_calls_;
   }
 
   ShellScript& script_;  // while a file is sourced that file
   SourcedFiles sourced_;
   ShellExpander variables_;
-  std::map<std::string, const ShellNode*, std::less<>> functions_;
-  std::vector<const ShellNode*> functions_in_order_;
+  std::deque<Sourced> files_;
+  Sourced* here_ = nullptr;  // the file that is walked; nullptr: the script itself
+  std::vector<ShellCommand> called_;
+  std::map<std::string, Function, std::less<>> functions_;
+  std::vector<Function> functions_in_order_;
   std::set<const ShellNode*> walked_;
   int num_calls_ = 0;
-  int num_sources_ = 0;  // files that are sourced around this place: the functions are those of the script
   bool exports_all_ = false;
   int num_loops_ = 0;            // around this place
   std::set<std::string> grown_;  // what the loop around this place adds to

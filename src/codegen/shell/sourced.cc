@@ -21,16 +21,20 @@ std::string path_from_script(std::string_view path) {
 
 std::optional<std::string> SourcedFiles::read(const ShellCommand& command) {
   constexpr size_t kMostFiles = 16, kMostBytes = 500'000;
-  if (!read_ || command.expanded.size() < 2) return std::nullopt;
-  const std::string& name = command.expanded[0].text;
-  if (name != "source" && name != ".") return std::nullopt;
-  const std::string path = path_from_script(command.expanded[1].text);
+  if (!read_.read) return std::nullopt;
+  const std::string path = sourced_path(command);
   if (path.empty() || num_files_ >= kMostFiles) return std::nullopt;
-  std::optional<std::string> text = read_(path);
+  std::optional<std::string> text = read_.read(path);
   if (!text) return std::nullopt;
   ++num_files_;
   num_bytes_ += text->size();
   return num_bytes_ <= kMostBytes ? std::move(text) : std::nullopt;
+}
+
+std::string sourced_path(const ShellCommand& command) {
+  if (command.expanded.size() < 2) return "";
+  const std::string& name = command.expanded[0].text;
+  return name == "source" || name == "." ? path_from_script(command.expanded[1].text) : "";
 }
 
 bool is_export(const ShellCommand& command) {
@@ -77,6 +81,61 @@ ShellValue without_places(ShellValue value) {
     for (WordPart& part : word.parts) part.span = {};
   }
   return value;
+}
+
+ShellCommand placed_at(ShellCommand command, TextSpan call) {
+  const auto place = [call](std::vector<ShellWord>& words) {
+    for (ShellWord& word : words) {
+      word.span = call;
+      for (WordPart& part : word.parts) part.span = call;
+    }
+  };
+  place(command.words);
+  place(command.expanded);
+  for (ShellAssignment& one : command.assignments) {
+    one.span = one.value.span = call;
+    place(one.array);
+  }
+  command.here.clear();
+  command.redirections.clear();
+  return command;
+}
+
+std::vector<size_t> commands_of(const ShellNode& node) {
+  std::vector<size_t> out;
+  if (node.kind == NodeKind::kCommand || node.has_header) out.push_back(node.command);
+  for (const ShellNode& child : node.children) {
+    const std::vector<size_t> inner = commands_of(child);
+    out.insert(out.end(), inner.begin(), inner.end());
+  }
+  return out;
+}
+
+std::vector<OuterVariable> arguments_of_call(const ShellCommand& call) {
+  std::vector<OuterVariable> out;
+  OuterVariable all;
+  all.name = "@";
+  for (size_t i = 1; i < call.expanded.size(); ++i) {
+    OuterVariable one;
+    one.name = std::to_string(i);
+    one.value = call.expanded[i].text;
+    one.is_known = one.value.find_first_of("$`*?") == std::string::npos;
+    one.is_of_script = true;
+    all.is_known = all.is_known && one.is_known;
+    all.words.push_back(one.value);
+    all.value += (i == 1 ? "" : " ") + one.value;
+    out.push_back(std::move(one));
+  }
+  all.is_of_script = true;
+  OuterVariable number = all, star = all;
+  number.name = "#";
+  number.words.clear();
+  number.value = std::to_string(out.size());
+  star.name = "*";
+  out.push_back(std::move(number));
+  out.push_back(std::move(star));
+  out.push_back(std::move(all));
+  return out;
 }
 
 }  // namespace distsetup::foreign

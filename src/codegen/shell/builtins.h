@@ -1,0 +1,13 @@
+// Commands of the shell that fill variables, or write files.
+#pragma once
+#include "codegen/shell/expander.h"
+
+namespace distsetup::foreign {
+
+// read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its words.
+void read_into_variables(const ShellCommand& command, ShellExpander& variables);
+
+// cat <<EOF > file, tee file <<EOF, echo "…" > file, sbatch <<EOF: into the script's files.
+void find_written_file(const ShellCommand& command, ShellExpander& variables, ShellScript& script);
+
+}  // namespace distsetup::foreign
