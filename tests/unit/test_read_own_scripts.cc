@@ -77,6 +77,7 @@ TEST_CASE("own scripts: a file as the only argument is one of settings, beside o
   const std::string arguments =
       R"({"model_name_or_path": "o/m", "output_dir": "out", "per_device_train_batch_size": 8, "num_train_epochs": 1, "fp16": true})";
   CHECK(said("deepspeed --num_gpus=8 run.py args.json\n", {{"args.json", arguments}}).text("micro_batch") == "8");
+  CHECK(said("accelerate launch --num_processes 8 -m pkg.train args.json\n", {{"args.json", arguments}}).text("micro_batch") == "8");
   CHECK(said("deepspeed --num_gpus=8 run.py args.json --seed 3\n", {{"args.json", arguments}}).text("micro_batch").empty());
   CHECK(said("python prepare.py args.json; torchrun --nproc_per_node 8 train.py\n", {{"args.json", arguments}})
             .text("micro_batch")
@@ -123,6 +124,19 @@ TEST_CASE("own scripts: entries of a map, and lists that are counted", "[read]")
   CHECK(gpus("", "$(echo $CUDA_VISIBLE_DEVICES | tr ',' '\\n' | wc -l)").empty());
   CHECK(gpus(list, "$(echo $CUDA_VISIBLE_DEVICES | tr ',' ' ' | wc -l)").empty());
   CHECK(gpus(list, "$(echo -n $CUDA_VISIBLE_DEVICES | tr ',' '\\n' | wc -l)").empty());
+}
+
+TEST_CASE("own scripts: a number that the running script finds out is not the one for machines without it", "[read]") {
+  const auto gpus = [](const std::string& lines) {
+    return said(lines + "torchrun --standalone --nproc_per_node=$N train.py\n").text("hardware.gpus_per_node");
+  };
+  CHECK(gpus("N=$(nvidia-smi -L | wc -l)\n[ \"${N:-0}\" -lt 1 ] && N=1\n").empty());
+  CHECK(gpus("N=$(nvidia-smi -L | wc -l)\nif [ $N -eq 0 ]; then N=1; fi\n").empty());
+  CHECK(gpus("if command -v nvidia-smi; then N=`nvidia-smi -L | wc -l`; else N=1; fi\n").empty());
+  // Of arguments, and of the environment, the script's own number is what it runs with by itself.
+  CHECK(gpus("N=$1\nif [ -z \"$N\" ]; then N=4; fi\n") == "4");
+  CHECK(gpus("if [ -z \"$N\" ]; then N=4; fi\n") == "4");
+  CHECK(gpus("N=$(nvidia-smi -L | wc -l)\nN=4\n") == "4");
 }
 
 TEST_CASE("own scripts: what a loop over the script's own list may set is not empty", "[read]") {

@@ -259,9 +259,10 @@ class ScriptReader {
   void add_file_of_tool(const LaunchStage& stage, const LaunchLine& line, std::vector<FoundKey>& keys) const {
     const std::string name = stage.name.substr(stage.name.rfind('/') + 1);
     const bool is_swift = name == "swift" || name == "megatron";  // takes one as its first argument alone (swift/cli/main.py)
-    // transformers' examples take a file as their only argument (run_clm.py: len(sys.argv) == 2), and so do scripts that follow them.
+    // transformers' examples take a file as their only argument (run_clm.py: len(sys.argv) == 2), and so do scripts and modules that
+    // follow them.
     const bool is_only_argument =
-        name.ends_with(".py") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
+        name.find('.') != std::string::npos && !name.ends_with(".sh") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
         std::all_of(stage.options.begin(), stage.options.end(), [](const LaunchOption& one) { return one.name == "local_rank"; });
     if (!is_swift && !is_only_argument && name != "llamafactory-cli" && name != "axolotl" && name != "axolotl.cli.train") return;
     for (const foreign::ShellWord& word : stage.positionals) {

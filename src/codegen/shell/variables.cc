@@ -206,11 +206,17 @@ bool is_unknown(const ShellValue& value) {
   return !value.is_known && (value.words.empty() || (value.words.size() == 1 && !is_option(value.words[0])));
 }
 
+// N=$(nvidia-smi -L | wc -l): the running script finds it out, and N=1 behind it is for machines that have none.
+bool is_found_out(const ShellValue& value) {
+  return is_unknown(value) && ((value.text.starts_with("$(") && !value.text.starts_with("$((")) || value.text.starts_with("`"));
+}
+
 bool is_empty(const ShellValue& value) { return value.is_known && !value.is_array && value.text.empty(); }
 
 // What both say, or the one that is known at all.
 ShellValue agreed(const ShellValue& a, const ShellValue& b, std::string_view name, bool doubts_empty) {
   ShellValue out = is_unknown(a) ? b : a;
+  if (is_found_out(a) || is_found_out(b)) return is_found_out(a) ? a : b;
   const bool is_doubted = doubts_empty && ((is_unknown(a) && is_empty(b)) || (is_unknown(b) && is_empty(a)));
   if (is_doubted) return is_unknown(a) ? a : b;
   if (a.text == b.text && a.is_known == b.is_known && a.words.size() == b.words.size()) {
