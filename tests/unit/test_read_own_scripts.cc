@@ -133,6 +133,8 @@ TEST_CASE("own scripts: a number that the running script finds out is not the on
   CHECK(gpus("N=$(nvidia-smi -L | wc -l)\n[ \"${N:-0}\" -lt 1 ] && N=1\n").empty());
   CHECK(gpus("N=$(nvidia-smi -L | wc -l)\nif [ $N -eq 0 ]; then N=1; fi\n").empty());
   CHECK(gpus("if command -v nvidia-smi; then N=`nvidia-smi -L | wc -l`; else N=1; fi\n").empty());
+  // The other branch is the one that is taken outside a job.
+  CHECK(gpus("if [ -n \"$PBS_NODEFILE\" ]; then N=$(wc -l < $PBS_NODEFILE); else N=1; fi\n") == "1");
   // Of arguments, and of the environment, the script's own number is what it runs with by itself.
   CHECK(gpus("N=$1\nif [ -z \"$N\" ]; then N=4; fi\n") == "4");
   CHECK(gpus("if [ -z \"$N\" ]; then N=4; fi\n") == "4");

@@ -211,12 +211,17 @@ bool is_found_out(const ShellValue& value) {
   return is_unknown(value) && ((value.text.starts_with("$(") && !value.text.starts_with("$((")) || value.text.starts_with("`"));
 }
 
+// The GPUs of the machine that it runs on, which a branch for machines without nvidia-smi does not say.
+bool counts_devices(const ShellValue& value) {
+  return is_found_out(value) && (value.text.find("-smi") != std::string::npos || value.text.find("device_count") != std::string::npos);
+}
+
 bool is_empty(const ShellValue& value) { return value.is_known && !value.is_array && value.text.empty(); }
 
 // What both say, or the one that is known at all.
 ShellValue agreed(const ShellValue& a, const ShellValue& b, std::string_view name, bool doubts_empty) {
   ShellValue out = is_unknown(a) ? b : a;
-  if (is_found_out(a) || is_found_out(b)) return is_found_out(a) ? a : b;
+  if (counts_devices(a) || counts_devices(b)) return counts_devices(a) ? a : b;
   const bool is_doubted = doubts_empty && ((is_unknown(a) && is_empty(b)) || (is_unknown(b) && is_empty(a)));
   if (is_doubted) return is_unknown(a) ? a : b;
   if (a.text == b.text && a.is_known == b.is_known && a.words.size() == b.words.size()) {
@@ -256,7 +261,7 @@ void ShellVariables::merge(const std::vector<Changes>& parts, bool may_be_none) 
     const ShellValue* before = find(name);
     const bool is_everywhere = !may_be_none && num_changes[name] == parts.size();
     if (before != nullptr && !is_everywhere) {
-      set(name, agreed(*before, value, name, doubts_empty_));
+      set(name, is_found_out(*before) ? *before : agreed(*before, value, name, doubts_empty_));
     } else {
       value.is_certain = value.is_certain && is_everywhere;
       set(name, std::move(value));
