@@ -9,42 +9,99 @@
 namespace distsetup {
 
 PassBound::PassBound(const Plan& plan, const RowCosts& row) : plan_(plan), row_(row) {
-  shards_ = group_size(plan.mesh, shard_group(plan.mesh, plan.strategy.sharding));
-  gathers_ = plan.strategy.sharding == Sharding::kZero3 && shards_ > 1;
-  adds_up_ = plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1;
+  const Sharding sharding = plan.strategy.sharding;
+  shards_ = group_size(plan.mesh, shard_group(plan.mesh, sharding));
+  expert_shards_ = group_size(plan.mesh, expert_group(plan.mesh, sharding));
+  adds_up_ = sharding == Sharding::kZero1 && plan.gradient_accumulation > 1;
+  has_experts_ = row.expert_numel.back() > 0;
+  waits_ = plan.strategy.reductions_in_flight == 1;
   if (row.is_all && plan.hardware.accelerator == Accelerator::kCuda) contention_ = std::min(plan.hardware.rates.contention, 1.0);
-  for (const RowCosts::Kind& kind : row.kinds) moves_.push_back(moves_of(kind.numel));
-  const auto least = [&](auto field) {
-    double s = moves_.front().*field;
-    for (const Moves& m : moves_) s = std::min(s, m.*field);
-    return s;
-  };
-  least_add_s_ = least(&Moves::add_s);
-  least_replicas_s_ = least(&Moves::replicas_s);
+  for (const RowCosts::Kind& kind : row.kinds) moves_.push_back(moves_of(kind));
+  // Beside experts it depends on the units which sums lie between two backwards, and before which reductions.
+  if (!has_experts_ && waits_) {
+    least_add_s_ = moves_.front().each.add_s, least_replicas_s_ = moves_.front().last.replicas_s;
+    for (const Moves& m : moves_) {
+      least_add_s_ = std::min(least_add_s_, m.each.add_s);
+      least_replicas_s_ = std::min(least_replicas_s_, m.last.replicas_s);
+    }
+  }
+  for (const Moves& m : moves_) casts_s_ += m.cast_s;
   for (const RowCosts::Pair& pair : row.pairs) terms_.push_back(terms_of(pair));
 }
 
-PassBound::Moves PassBound::moves_of(double numel) const {
-  Moves m;
-  if (numel == 0 || !row_.is_all) return m;
-  const Sharding sharding = plan_.strategy.sharding;
-  const Group shards = shard_group(plan_.mesh, sharding), replicas = replica_group(plan_.mesh, sharding);
+PassBound::Part PassBound::part_of(double numel, Group shards, Group replicas) const {
+  Part p;
+  if (numel == 0) return p;
+  const int ranks = group_size(plan_.mesh, shards);
   const auto element = static_cast<double>(size_bytes(plan_.precision.compute));
-  const double own = kShardAlignment * std::ceil(numel / (kShardAlignment * shards_)), whole = own * shards_;
+  const double own = kShardAlignment * std::ceil(numel / (kShardAlignment * ranks)), whole = own * ranks;
   const auto collective = [&](InstructionOp op, Group group, double bytes) {
     return collective_s(plan_, op, group, static_cast<int64_t>(bytes));
   };
-  const bool is_f32 = plan_.precision.compute == Dtype::kF32;
-  const double fresh_s = stream_s(plan_.hardware, own * (4 + element)) +
-                         (shards_ > 1 ? collective(InstructionOp::kAllGather, shards, whole * element) : 0);
-  if (gathers_) m.gather_s = fresh_s;
-  if (!gathers_ && !(is_f32 && shards_ == 1) && sharding != Sharding::kZero3) m.refresh_s = fresh_s;
-  if (shards_ > 1 && !adds_up_) m.reduce_s = m.last_reduce_s = collective(InstructionOp::kReduceScatter, shards, whole * element);
-  if (shards_ > 1 && adds_up_) m.last_reduce_s = collective(InstructionOp::kReduceScatter, shards, whole * 4);
-  if (!is_f32 || (shards_ > 1 && !adds_up_)) m.add_s = stream_s(plan_.hardware, own * (shards_ * element + 8));
-  m.replicas_s = collective(InstructionOp::kAllReduce, replicas, own * 4);
-  m.all_reduced_s = m.last_reduce_s + m.replicas_s;
+  const bool is_f32 = plan_.precision.compute == Dtype::kF32, gathers = plan_.strategy.sharding == Sharding::kZero3;
+  const double cast_s = is_f32 && ranks == 1 ? 0 : stream_s(plan_.hardware, own * (4 + element));
+  const double add_s = stream_s(plan_.hardware, own * (ranks * element + 8));
+  if (ranks == 1) {
+    (gathers ? p.cast_s : p.refresh_here_s) = cast_s;
+    p.local_add_s = is_f32 ? 0 : add_s;
+  } else {
+    (gathers ? p.gather_s : p.refresh_s) = cast_s + collective(InstructionOp::kAllGather, shards, whole * element);
+    p.last_reduce_s = collective(InstructionOp::kReduceScatter, shards, whole * (adds_up_ ? 4 : element));
+    if (!adds_up_) p.reduce_s = p.last_reduce_s;
+    if (adds_up_ && !is_f32) p.local_add_s = add_s;
+    p.add_s = add_s;
+  }
+  p.replicas_s = collective(InstructionOp::kAllReduce, replicas, own * 4);
+  return p;
+}
+
+PassBound::Reduction PassBound::reduction_of(const Part& own, const Part& experts, bool is_last) const {
+  const auto reduce_s = [&](const Part& p) { return is_last ? p.last_reduce_s : p.reduce_s; };
+  const auto replicas_s = [&](const Part& p) { return is_last ? p.replicas_s : 0; };
+  const bool own_goes = reduce_s(own) > 0, experts_go = reduce_s(experts) > 0;
+  Reduction r;
+  r.starts = own_goes || experts_go;
+  const Part& beside = experts_go ? experts : own;
+  r.beside_s = reduce_s(beside);
+  r.add_s = r.starts ? beside.add_s : own.local_add_s + experts.local_add_s;
+  r.replicas_s = replicas_s(beside);
+  if (own_goes && experts_go) {
+    r.once_s = waits_ ? reduce_s(own) + own.add_s : 0;
+    if (waits_) r.beside_s += replicas_s(own);  // in front of it
+  }
+  if (r.starts) r.before_s = own.local_add_s;
+  if (own_goes && !experts_go) r.after_s = experts.local_add_s;
+  return r;
+}
+
+PassBound::Moves PassBound::moves_of(const RowCosts::Kind& kind) const {
+  Moves m;
+  if (!row_.is_all) return m;
+  const Sharding sharding = plan_.strategy.sharding;
+  const Part own = part_of(kind.numel, shard_group(plan_.mesh, sharding), replica_group(plan_.mesh, sharding));
+  const Part experts = part_of(kind.expert_numel, expert_group(plan_.mesh, sharding), Group::kDpReplicate);
+  m.gather_s = own.gather_s + experts.gather_s;
+  m.cast_s = own.cast_s + experts.cast_s;
+  m.each = reduction_of(own, experts, false);
+  m.last = reduction_of(own, experts, true);
+  m.sums_s = m.each.before_s + m.each.once_s + m.each.after_s + m.each.add_s;
+  m.all_reduced_s = own.last_reduce_s + own.replicas_s + experts.last_reduce_s + experts.replicas_s;
+  m.refresh_s = own.refresh_s + own.refresh_here_s + experts.refresh_s;
+  if (shards_ == 1) m.refresh_s += experts.refresh_here_s;  // else beside what others gather
   return m;
+}
+
+// From when the upper unit's reduction has begun until the lower one's has.
+double PassBound::reduced_s(const RowCosts::Pair& pair, bool is_last) const {
+  const Moves &low = moves_[static_cast<size_t>(pair.lower)], &up = moves_[static_cast<size_t>(pair.upper)];
+  const Reduction &lower = is_last ? low.last : low.each, &upper = is_last ? up.last : up.each;
+  const double compute_s = row_.kinds[static_cast<size_t>(pair.lower)].backward_s;
+  const double beside_s = waits_ ? upper.beside_s + (is_last && upper.starts ? least_replicas_s_ : 0) : 0;
+  // Nobody waits for replicas' sums until the norm.
+  const double transfer_s = upper.starts ? std::max(beside_s - upper.after_s, 0.0) : is_last ? upper.replicas_s : 0;
+  const double computed_s = upper.after_s + compute_s + contention_ * std::min(compute_s, transfer_s) + lower.before_s;
+  const double once_s = lower.once_s + (is_last && waits_ && lower.once_s > 0 && upper.starts ? upper.replicas_s : 0);
+  return std::max(computed_s, upper.starts && lower.starts ? beside_s : 0) + upper.add_s + once_s;
 }
 
 // Together they take this long.
@@ -60,17 +117,14 @@ PassBound::PairTerms PassBound::terms_of(const RowCosts::Pair& pair) const {
   const bool stays =
       pair.lower == row_.kind_of.front() || (plan_.mesh.pp == 1 && pair.upper == row_.kind_of.back()) || !s.reshard_after_forward;
   const double again_s = s.prefetch <= 1 && !stays ? moves_[lower].gather_s : 0;
-  const bool waits = s.reductions_in_flight == 1;
-  const double reduce_s = waits ? moves_[upper].reduce_s : 0;
-  const double last_reduce_s = waits && shards_ > 1 ? moves_[upper].last_reduce_s + least_replicas_s_ : 0;
+  const Reduction& each = moves_[upper].each;  // between the two backwards: its sums, and what is waited for
+  const double between_s = has_experts_ ? each.before_s + each.once_s + each.after_s + (each.starts ? 0 : each.add_s) : least_add_s_;
   PairTerms t;
   t.forward_s = beside(below.forward_s, gather_s);
-  t.gathered_s = std::max(beside(above.backward_s, again_s) + least_add_s_, again_s);
-  t.reduced_s = beside(below.backward_s, reduce_s) + moves_[upper].add_s;
-  // Nobody waits for replicas' sums until the norm.
-  const double last_s = shards_ == 1 ? below.backward_s + contention_ * std::min(below.backward_s, moves_[upper].replicas_s)
-                                     : beside(below.backward_s, last_reduce_s);
-  t.last_reduced_s = last_s + moves_[upper].add_s;
+  t.gathered_s = std::max(beside(above.backward_s, again_s) + between_s, again_s);
+  t.reduced_s = reduced_s(pair, false);
+  t.last_reduced_s = reduced_s(pair, true);
+  if (!stays) t.cast_s = moves_[lower].cast_s;
   return t;
 }
 
@@ -93,47 +147,63 @@ double PassBound::over_kinds(int first, int last, double Moves::*field) const {
 }
 
 double PassBound::forward_s(int first, int last) const {
-  return of(first).gather_s + over_pairs(first, last, &PairTerms::forward_s) + row_.kind(last).forward_s;
+  const double gathered_s = of(first).gather_s + over_pairs(first, last, &PairTerms::forward_s) + row_.kind(last).forward_s;
+  if (casts_s_ == 0) return gathered_s;
+  return std::max(gathered_s, sum(row_.forward_s, first, last) + over_kinds(first, last, &Moves::cast_s));
 }
 
 double PassBound::forward_after_wait_s(int first, int last) const {
   const double last_s = row_.kind(last).forward_s;
-  return first == last ? last_s : row_.kind(first).forward_s + over_pairs(first + 1, last, &PairTerms::forward_s) + last_s;
+  const double gathered_s =
+      first == last ? last_s : row_.kind(first).forward_s + over_pairs(first + 1, last, &PairTerms::forward_s) + last_s;
+  const int next = first + plan_.strategy.prefetch + 1;  // whose parameters are not asked for yet
+  if (casts_s_ == 0 || next > last) return gathered_s;
+  return std::max(gathered_s, sum(row_.forward_s, first, last) + over_kinds(next, last, &Moves::cast_s));
 }
 
 double PassBound::backward_s(int first, int last, bool is_last, bool after_wait) const {
-  const Moves& lowest = of(first);
-  const double end_s = (is_last ? lowest.last_reduce_s : lowest.reduce_s) + lowest.add_s;
-  if (first == last) return row_.kind(first).backward_s + end_s;
+  const Reduction& lowest = is_last ? of(first).last : of(first).each;
+  const double turn_s = lowest.before_s + lowest.once_s;
+  const double compute_s = row_.kind(last).backward_s;
+  if (first == last) return compute_s + turn_s + lowest.beside_s + lowest.add_s;
   // The second unit from the top has no gradient of another to add before it.
-  const double gathered_s = (after_wait ? row_.kind(last).backward_s + over_pairs(first, last - 1, &PairTerms::gathered_s)
+  const double gathered_s = (after_wait ? compute_s + over_pairs(first, last - 1, &PairTerms::gathered_s)
                                         : over_pairs(first, last, &PairTerms::gathered_s) - least_add_s_) +
-                            row_.kind(first).backward_s;
+                            row_.kind(first).backward_s + turn_s;
+  const Reduction& top = is_last ? of(last).last : of(last).each;
+  const double top_s = compute_s + top.before_s + top.once_s;
+  // Of several in flight, those before the last are added while it is under way.
   const double reduced_s =
-      row_.kind(last).backward_s + over_pairs(first, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s);
-  return std::max(gathered_s, reduced_s) + end_s;
+      top_s + over_pairs(first, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s) + (waits_ ? lowest.beside_s : 0);
+  const double most_s = std::max(gathered_s + lowest.beside_s, reduced_s) + lowest.add_s;
+  if (casts_s_ == 0 || after_wait) return most_s;
+  return std::max(most_s, sum(row_.backward_s, first, last) + over_pairs(first, last, &PairTerms::cast_s) +
+                              over_kinds(first, last, &Moves::sums_s));
 }
 
 double PassBound::summed_s(int first, int last, bool after_wait) const {
   // Reductions go one after the other, the first one after the first backward.
-  return std::max(backward_s(first, last, true, after_wait) + of(first).replicas_s,
+  return std::max(backward_s(first, last, true, after_wait) + of(first).last.replicas_s,
                   row_.kind(last).backward_s + over_kinds(first, last, &Moves::all_reduced_s));
 }
 
 double PassBound::until_sent_s(int first, int last, bool is_last) const {
+  if (!waits_) return sum(row_.backward_s, first, last);
   const double lowest_s = row_.kind(first).backward_s;
   if (first == last) return lowest_s;
+  const Reduction& top = is_last ? of(last).last : of(last).each;
   // Before the first reduction there is no sum over replicas yet.
   const double none_s = is_last && shards_ > 1 && first + 1 < last ? least_replicas_s_ : 0;
-  return row_.kind(last).backward_s - none_s +
+  return row_.kind(last).backward_s + top.before_s + top.once_s - none_s +
          over_pairs(first + 1, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s) + lowest_s;
 }
 
 double PassBound::update_s(int first, int last, double update_bytes) const {
   if (!row_.is_all) return 0;
   const auto f = static_cast<size_t>(first), l = static_cast<size_t>(last) + 1;
-  return stream_s(plan_.hardware, static_cast<double>(row_.numel[l] - row_.numel[f]) / shards_ * update_bytes) +
-         over_kinds(first, last, &Moves::refresh_s);
+  const double own = static_cast<double>(row_.numel[l] - row_.numel[f]) / shards_;
+  const double experts = static_cast<double>(row_.expert_numel[l] - row_.expert_numel[f]) / expert_shards_;
+  return stream_s(plan_.hardware, (own + experts) * update_bytes) + over_kinds(first, last, &Moves::refresh_s);
 }
 
 }  // namespace distsetup

@@ -1,6 +1,7 @@
 #include "planner/native/row_costs.h"
 
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -24,6 +25,15 @@ Kept kept_of(const ProgramVariant& v, bool is_head, const Symbols& symbols, Dtyp
   return out;
 }
 
+// All that may lie in buffers of a stage, wherever in it the unit is.
+std::set<int> held_by_stage(const ProgramVariant& v, bool is_head) {
+  std::set<int> held = {v.x, v.y, v.dy, v.dx};
+  for (int t = 0; t < static_cast<int>(v.tensors.size()); ++t)
+    if (is_kept_by_stage(v, t, is_head)) held.insert(t);
+  held.erase(-1);
+  return held;
+}
+
 // LiveWalk (plan/live.h) over all units forward, then the head and the last block backward.
 void take_live(RowCosts& row, const WholeList& whole, const std::vector<UnitCost>& costs) {
   const auto live = [&](int u) -> const VariantProfile& {
@@ -41,6 +51,11 @@ void take_live(RowCosts& row, const WholeList& whole, const std::vector<UnitCost
   now = around(head.backward) + head.backward.exit_bytes;
   row.block_backward_peak = around(block.backward) + block.backward.peak_bytes;
   row.block_late_peak = late(block.backward);
+  if (row.head() < 3) return;
+  now = around(block.backward) + block.backward.exit_bytes;
+  const VariantProfile& next = live(row.head() - 2);
+  row.next_backward_peak = around(next.backward) + next.backward.peak_bytes;
+  row.next_late_peak = late(next.backward);
 }
 
 class RowWriter {
@@ -50,7 +65,7 @@ class RowWriter {
   RowCosts run(const Symbols& symbols) {
     const int units = static_cast<int>(whole_.unit_program.size());
     row_.forward_s = row_.backward_s = {0};
-    row_.numel = row_.kept_bytes = {0};
+    row_.numel = row_.expert_numel = row_.kept_bytes = {0};
     for (int u = 0; u < units; ++u) add(u, u + 1 == units, symbols);
     count(units);
     for (size_t program = 0; program < costs_.size(); ++program) {
@@ -67,12 +82,20 @@ class RowWriter {
   void add(int u, bool is_head, const Symbols& symbols) {
     const int program = whole_.unit_program[static_cast<size_t>(u)];
     const int64_t numel = whole_.unit_numel[static_cast<size_t>(u)];
+    const int64_t experts = whole_.unit_expert_numel[static_cast<size_t>(u)];
     const UnitCost& cost = costs_[static_cast<size_t>(program)];
-    const auto [kind, fresh] = kinds_.try_emplace({program, numel}, static_cast<int>(row_.kinds.size()));
+    const auto [kind, fresh] = kinds_.try_emplace({program, numel, experts}, static_cast<int>(row_.kinds.size()));
     if (fresh) {
       const ProgramVariant& v = *whole_.list.programs[static_cast<size_t>(program)].variant;
       kept_.push_back(kept_of(v, is_head, symbols, whole_.list.compute));
-      row_.kinds.push_back({cost.time.forward_s, cost.time.backward_s, static_cast<double>(numel), {}});
+      const PassProfile stage = profile(v, symbols, whole_.list.compute, held_by_stage(v, is_head)).backward;
+      row_.kinds.push_back({cost.time.forward_s,
+                            cost.time.backward_s,
+                            static_cast<double>(numel),
+                            static_cast<double>(experts),
+                            stage.peak_bytes,
+                            stage.late_peak_bytes,
+                            {}});
       if (u == 0)
         row_.message_bytes = aligned(bytes_of(*v.tensors[static_cast<size_t>(v.y)].decl, symbols, whole_.list.compute)) +
                              carried_routes_bytes(*v.program, symbols);
@@ -81,6 +104,7 @@ class RowWriter {
     row_.forward_s.push_back(row_.forward_s.back() + cost.time.forward_s);
     row_.backward_s.push_back(row_.backward_s.back() + cost.time.backward_s);
     row_.numel.push_back(row_.numel.back() + numel);
+    row_.expert_numel.push_back(row_.expert_numel.back() + experts);
     const Kept& kept = kept_[static_cast<size_t>(kind->second)];
     row_.kept_bytes.push_back(row_.kept_bytes.back() + kept.rest + kept.x);
     row_.x_bytes.push_back(kept.x);
@@ -106,8 +130,8 @@ class RowWriter {
 
   const WholeList& whole_;
   const std::vector<UnitCost>& costs_;
-  std::map<std::pair<int, int64_t>, int> kinds_;  // program, parameters
-  std::vector<Kept> kept_;                        // per kind
+  std::map<std::tuple<int, int64_t, int64_t>, int> kinds_;  // program, parameters, experts'
+  std::vector<Kept> kept_;                                  // per kind
   RowCosts row_;
 };
 

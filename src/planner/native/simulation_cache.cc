@@ -20,7 +20,12 @@ std::shared_ptr<const WholeList> whole_list(const Plan& plan) {
   auto whole = std::make_shared<WholeList>();
   whole->list = step_list(one, schedule);
   whole->unit_program = schedule.unit_variant;
-  for (size_t u = 0; u < schedule.unit_variant.size(); ++u) whole->unit_numel.push_back(schedule.layout->units[u].numel);
+  const Layout& layout = *schedule.layout;
+  for (size_t u = 0; u < schedule.unit_variant.size(); ++u) {
+    const int experts = layout.expert_unit(static_cast<int>(u));
+    whole->unit_numel.push_back(layout.units[u].numel);
+    whole->unit_expert_numel.push_back(experts < 0 ? 0 : layout.units[static_cast<size_t>(experts)].numel);
+  }
   return whole;
 }
 

@@ -26,29 +26,51 @@ struct LeastTransfers {
 };
 
 // Every parameter gathered, and its gradient reduced, as often as the sharding asks, in one message instead of one for each unit.
-// Leaves out what a backward gathers again, frozen parameters, pipelines, and experts of which ranks have parts of their own
-// (`trained` are the others).
-LeastTransfers least_transfers(const Plan& plan, int64_t trained) {
+// Leaves out what a backward gathers again, frozen parameters, and pipelines.
+LeastTransfers least_transfers(const Plan& plan, const ParameterNumbers& all) {
   LeastTransfers out;
   if (plan.mesh.pp > 1) return out;
   const Sharding sharding = plan.strategy.sharding;
-  const Group shards = shard_group(plan.mesh, sharding), replicas = replica_group(plan.mesh, sharding);
-  const double whole = static_cast<double>(trained) / plan.mesh.tp, element = static_cast<double>(size_bytes(plan.precision.compute));
-  const auto seconds = [&](InstructionOp op, Group group, double bytes_each) {
-    return collective_s(plan, op, group, static_cast<int64_t>(whole * bytes_each));
+  const auto element = static_cast<double>(size_bytes(plan.precision.compute));
+  const auto add = [&](int64_t whole, Group shards, Group replicas) {
+    if (whole == 0) return;
+    const auto seconds = [&](InstructionOp op, Group group, double bytes_each) {
+      return collective_s(plan, op, group, static_cast<int64_t>(static_cast<double>(whole) * bytes_each));
+    };
+    const int n = group_size(plan.mesh, shards);
+    if (n > 1) {
+      const auto micro_batches = static_cast<double>(plan.gradient_accumulation);
+      const bool regathers = sharding == Sharding::kZero3 && plan.strategy.reshard_after_forward;
+      out.gather_s += (regathers ? micro_batches : 1) * seconds(InstructionOp::kAllGather, shards, element);
+      out.reduce_s += (sharding == Sharding::kZero1 ? 1 : micro_batches) * seconds(InstructionOp::kReduceScatter, shards, element);
+    }
+    out.reduce_s += seconds(InstructionOp::kAllReduce, replicas, 4.0 / n);
   };
-  const int n = group_size(plan.mesh, shards);
-  if (n > 1) {
-    const auto micro_batches = static_cast<double>(plan.gradient_accumulation);
-    const bool regathers = sharding == Sharding::kZero3 && plan.strategy.reshard_after_forward;
-    out.gather_s = (regathers ? micro_batches : 1) * seconds(InstructionOp::kAllGather, shards, element);
-    out.reduce_s = (sharding == Sharding::kZero1 ? 1 : micro_batches) * seconds(InstructionOp::kReduceScatter, shards, element);
-  }
-  out.reduce_s += seconds(InstructionOp::kAllReduce, replicas, 4.0 / n);
+  add((all.trained - all.trained_experts) / plan.mesh.tp, shard_group(plan.mesh, sharding), replica_group(plan.mesh, sharding));
+  add(all.trained_experts / plan.mesh.ep, expert_group(plan.mesh, sharding), Group::kDpReplicate);
   return out;
 }
 
-// Of the parameters of a tensor-parallel rank's, without experts that ranks share.
+// Of a unit's parameters, or of its experts where these lie apart: how a sharding holds them.
+struct PartHolding {
+  int64_t shards = 1;
+  bool has_copy = false, gathers = false;  // whole in the compute type: always; around each use
+  bool has_gradient = false;               // of its own in a backward: else it goes straight into a sum
+  bool adds_up = false;                    // zero1's sums of several micro-batches
+};
+
+PartHolding holding_of(const Plan& plan, Group group) {
+  PartHolding h;
+  h.shards = group_size(plan.mesh, group);
+  const bool is_f32 = plan.precision.compute == Dtype::kF32, uses_master = is_f32 && h.shards == 1;
+  h.gathers = plan.strategy.sharding == Sharding::kZero3 && !uses_master;
+  h.has_copy = plan.strategy.sharding != Sharding::kZero3 && !uses_master;
+  h.adds_up = plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1 && h.shards > 1;
+  h.has_gradient = !(is_f32 && (h.shards == 1 || h.adds_up));
+  return h;
+}
+
+// Of the parameters that a rank holds.
 class KeptBound {
  public:
   KeptBound(const Plan& plan, const RowCosts& row, const std::vector<UnitSpan>& parts, SimulationCache& cache)
@@ -56,32 +78,30 @@ class KeptBound {
         row_(row),
         parts_(parts),
         cache_(cache),
-        shards_(state_shards(plan)),
-        element_(size_bytes(plan.precision.compute)) {
-    gathers_ = plan.strategy.sharding == Sharding::kZero3 && shards_ > 1;
-    adds_up_ = plan.strategy.sharding == Sharding::kZero1 && plan.gradient_accumulation > 1 && shards_ > 1;
-  }
+        own_(holding_of(plan, shard_group(plan.mesh, plan.strategy.sharding))),
+        experts_(holding_of(plan, expert_group(plan.mesh, plan.strategy.sharding))),
+        element_(size_bytes(plan.precision.compute)) {}
 
-  // Beside the states, without stages: what is live around the head.
+  // States and all, without stages: what is live around the head.
   int64_t whole_bytes() const {
     const int head = row_.head();
-    const auto numel = [&](int u) { return row_.numel[static_cast<size_t>(u) + 1] - row_.numel[static_cast<size_t>(u)]; };
-    const bool keeps_all = gathers_ && !plan_.strategy.reshard_after_forward;  // but the embedding
-    const int64_t blocks = element_ * (row_.numel[static_cast<size_t>(head)] - numel(0));
-    const int64_t gathered = keeps_all ? blocks + element_ * numel(head) : gathers_ ? element_ * (numel(head) + numel(head - 1)) : 0;
-    // A unit's gradient, where it does not go straight into a sum.
-    const auto born = [&](int u) { return element_ == 4 && (shards_ == 1 || adds_up_) ? 0 : element_ * numel(u); };
+    const bool keeps_all = !plan_.strategy.reshard_after_forward;  // but the embedding
+    const int64_t blocks = keeps_all ? gathered(1, head - 1) : 0;
     const auto with_born = [&](int64_t late, int u) { return late > 0 ? late + born(u) : 0; };
-    const int64_t at_head =
-        std::max({row_.head_forward_peak, row_.head_backward_peak, with_born(row_.head_late_peak, head)}) + gathered;
-    const int64_t at_block =
-        std::max(row_.block_backward_peak, with_born(row_.block_late_peak, head - 1)) + (keeps_all  ? blocks
-                                                                                         : gathers_ ? element_ * numel(head - 1)
-                                                                                                    : 0);
-    return std::max(at_head, at_block) + sums(0, head);
+    const int64_t at_head = std::max({row_.head_forward_peak, row_.head_backward_peak, with_born(row_.head_late_peak, head)}) +
+                            gathered(head, head) + (keeps_all ? blocks : gathered(head - 1, head - 1));
+    const int64_t at_block = std::max(row_.block_backward_peak, with_born(row_.block_late_peak, head - 1)) + expert_born(head - 1) +
+                             (keeps_all ? blocks : gathered(head - 1, head - 1) + gathered_next(head - 2, 1));
+    int64_t at_next = 0;
+    if (row_.next_backward_peak > 0)
+      at_next = std::max(row_.next_backward_peak, with_born(row_.next_late_peak, head - 2)) + expert_born(head - 2) +
+                under_way(head - 1) + (keeps_all ? gathered(1, head - 2) : gathered(head - 2, head - 2) + gathered_next(head - 3, 1));
+    // Of two micro-batches the second is the last, whose sums go as they are reduced.
+    const int64_t all = sums(0, head), rest = plan_.gradient_accumulation > 2 ? all : sums(0, head - 2);
+    return states(0, head) + std::max(std::max(at_head, at_block) + all, at_next + rest);
   }
 
-  // States and all, of the stage that has most.
+  // Of the stage that has most.
   int64_t staged_bytes() const {
     const int last = plan_.mesh.pp - 1;
     int64_t most = std::max(stage_bytes(0), stage_bytes(last));
@@ -90,11 +110,34 @@ class KeptBound {
   }
 
  private:
+  static int64_t over(const std::vector<int64_t>& of, int first, int last) {
+    return of[static_cast<size_t>(last) + 1] - of[static_cast<size_t>(first)];
+  }
+  int64_t own(int first, int last) const { return over(row_.numel, first, last); }
+  int64_t experts(int first, int last) const { return over(row_.expert_numel, first, last); }
+
+  int64_t gathered(int first, int last) const {
+    return element_ * ((own_.gathers ? own(first, last) : 0) + (experts_.gathers ? experts(first, last) : 0));
+  }
+  // Asked for beside the backward of the unit above, which `lowest` ends.
+  int64_t gathered_next(int u, int lowest) const {
+    return u >= lowest && plan_.strategy.prefetch > 0 && plan_.strategy.reshard_after_forward ? gathered(u, u) : 0;
+  }
+  // A unit's gradients: in its backward, and of its experts before that.
+  int64_t born(int u) const { return own_.has_gradient ? element_ * own(u, u) : 0; }
+  int64_t expert_born(int u) const { return experts_.has_gradient ? element_ * experts(u, u) : 0; }
+  // The gradient that is reduced beside the next backward, and what has come of others'.
+  int64_t under_way(int u) const {
+    const auto bytes = [&](int64_t numel, const PartHolding& h) { return element_ * (numel + numel / h.shards * (h.shards - 1)); };
+    const bool own_goes = own_.shards > 1 && !own_.adds_up, experts_go = experts_.shards > 1 && !experts_.adds_up;
+    if (experts_go && experts(u, u) > 0) return bytes(experts(u, u), experts_);
+    return own_goes ? bytes(own(u, u), own_) : 0;
+  }
+
   // zero1's, of several micro-batches. Of several chunks the first reduced may be gone before the last one's begin.
   int64_t sums(int first, int last) const {
-    return adds_up_ && plan_.strategy.virtual_stages == 1
-               ? 4 * (row_.numel[static_cast<size_t>(last) + 1] - row_.numel[static_cast<size_t>(first)])
-               : 0;
+    if (plan_.strategy.virtual_stages > 1) return 0;
+    return 4 * ((own_.adds_up ? own(first, last) : 0) + (experts_.adds_up ? experts(first, last) : 0));
   }
 
   std::vector<int> in_flight(int stage) const {
@@ -110,37 +153,46 @@ class KeptBound {
   int64_t stage_bytes(int stage) const {
     const int stages = plan_.mesh.pp, chunks = plan_.strategy.virtual_stages;
     const std::vector<int> count = in_flight(stage);
-    int64_t bytes = 0, numel = 0, largest = 0;
+    int64_t bytes = 0, most = 0;
     for (int c = 0; c < chunks; ++c) {
       const UnitSpan& part = parts_[static_cast<size_t>(c * stages + stage)];
       const auto first = static_cast<size_t>(part.first), end = static_cast<size_t>(part.last) + 1;
       const int64_t slots = count[static_cast<size_t>(c)];
       bytes += slots * (row_.kept_bytes[end] - row_.kept_bytes[first] - row_.x_bytes[first]);
       if (first > 0) bytes += (slots + 1) * row_.message_bytes;
-      numel += row_.numel[end] - row_.numel[first];
-      bytes += sums(part.first, part.last);
-      for (const size_t u : {first, first + 1, end - 1}) largest = std::max(largest, row_.numel[u + 1] - row_.numel[u]);
+      bytes += states(part.first, part.last) + sums(part.first, part.last);
+      const int second = std::min(part.first + 1, part.last);
+      for (const int u : {part.first, second, part.last, std::max(part.last - 1, part.first)})
+        most = std::max(most, beside_kept(part, u));
     }
     // What is sent and received takes turns in two buffers.
     if (stage < stages - 1 || chunks > 1) bytes += 4 * row_.message_bytes;
     if (stage > 0 || chunks > 1) bytes += 2 * row_.message_bytes;
-    if (gathers_) bytes += element_ * largest;
-    return bytes + states(numel);
+    return bytes + most;
   }
 
-  int64_t states(int64_t numel) const {
-    const auto split = [&](int64_t bytes) { return (bytes + shards_ - 1) / shards_; };
-    const bool uses_master = shards_ == 1 && element_ == 4;
-    const bool has_copy = plan_.strategy.sharding != Sharding::kZero3 && !uses_master;
-    return split(8 * numel + optimizer_bytes(plan_.train, numel)) + (has_copy ? element_ * numel : 0);
+  // In a stage's backward of a unit, beside what the stage keeps.
+  int64_t beside_kept(const UnitSpan& part, int u) const {
+    if (u == 0) return gathered(0, 0);
+    const RowCosts::Kind& kind = row_.kind(u);
+    const int64_t peak = std::max(kind.stage_peak, kind.stage_late_peak > 0 ? kind.stage_late_peak + born(u) : 0);
+    return peak + expert_born(u) + gathered(u, u) + gathered_next(u - 1, std::max(part.first, 1)) +
+           (u < part.last ? under_way(u + 1) : 0);
+  }
+
+  int64_t states(int first, int last) const {
+    const auto of = [&](int64_t numel, const PartHolding& h) {
+      return (8 * numel + optimizer_bytes(plan_.train, numel) + h.shards - 1) / h.shards + (h.has_copy ? element_ * numel : 0);
+    };
+    return of(own(first, last), own_) + of(experts(first, last), experts_);
   }
 
   const Plan& plan_;
   const RowCosts& row_;
   const std::vector<UnitSpan>& parts_;
   SimulationCache& cache_;
-  const int64_t shards_, element_;
-  bool gathers_ = false, adds_up_ = false;
+  const PartHolding own_, experts_;
+  const int64_t element_;
 };
 
 }  // namespace
@@ -152,7 +204,7 @@ int64_t least_bytes(const Plan& plan, SimulationCache& cache) {
   if (!row.is_all) return states + (plan.mesh.pp == 1 ? row.kept_whole : 0);
   const std::vector<UnitSpan> parts = parts_of(plan);
   const KeptBound kept(plan, row, parts, cache);
-  return plan.mesh.pp == 1 ? states + std::max(row.kept_whole, kept.whole_bytes()) : std::max(states, kept.staged_bytes());
+  return plan.mesh.pp == 1 ? std::max(states + row.kept_whole, kept.whole_bytes()) : std::max(states, kept.staged_bytes());
 }
 
 double least_step_s(const Plan& plan, SimulationCache& cache) {
@@ -166,7 +218,7 @@ double least_step_s(const Plan& plan, SimulationCache& cache) {
   const double update_bytes = least_update_bytes(plan);
   const double compute = static_cast<double>(plan.gradient_accumulation) * row.seconds / plan.mesh.pp +
                          (has_host_optimizer(plan) ? 0 : stream_s(plan.hardware, shard * update_bytes));
-  const LeastTransfers transfers = least_transfers(plan, all.trained - all.trained_experts);
+  const LeastTransfers transfers = least_transfers(plan, all);
   double busy_s = std::max({compute, transfers.gather_s, transfers.reduce_s});
   // Parameters that every rank holds are gathered when all of them have been updated.
   if (plan.strategy.sharding != Sharding::kZero3 && keeps_elements(plan.train.optimizer) && !has_host_optimizer(plan))

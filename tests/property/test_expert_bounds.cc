@@ -1,0 +1,85 @@
+// Bounds of plans with experts, shared by ranks, split over tensor-parallel ones and over stages. No torch.
+#include <array>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "planner/native/simulate.h"
+#include "planner/search/choice.h"
+#include "support/random_plan.h"
+#include "support/search_problems.h"
+#include "support/seed.h"
+
+namespace distsetup {
+namespace {
+
+// Some layers have experts, others none.
+Geometry random_expert_geometry(std::mt19937_64& random) {
+  const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
+  Geometry g = random_geometry(random);
+  g.num_layers = pick(1, 9);
+  g.family = "qwen2_moe";
+  g.num_experts = int64_t{1} << pick(1, 3);
+  g.experts_per_token = pick(1, g.num_experts);
+  g.expert_feed_forward = 4 * pick(1, 60);
+  g.shared_feed_forward = 4 * pick(0, 10);
+  g.qkv_bias = true, g.qk_norm = false;
+  g.shared_expert_gate = g.shared_feed_forward > 0;
+  if (pick(0, 1) == 0)
+    for (int64_t i = 0; i < g.num_layers; ++i) g.expert_layer.push_back(i + 1 == g.num_layers || pick(0, 2) > 0);
+  return g;
+}
+
+PlanChoice random_expert_choice(std::mt19937_64& random, int64_t num_layers) {
+  PlanChoice c = random_choice(random);
+  c.optimizer = "adamw";
+  c.pairs = false;
+  c.tp = std::min(c.tp, 2);
+  if (c.sharding == Sharding::kDdp) c.dp_shard = 1 << random() % 2;
+  if (random() % 2 == 0) c.prefetch = c.reductions_in_flight = 1;
+  if (random() % 3 > 0) c.optimizer_on_host = c.parameters_on_host = c.activations_on_host = false;
+  if (random() % 2 == 0 && c.reshard) c.pp = 2 + static_cast<int>(random() % 3), c.chunks = 1 + static_cast<int>(random() % 2);
+  while (c.pp * c.chunks > num_layers) c.chunks > 1 ? c.chunks = 1 : --c.pp;
+  return c;
+}
+
+TEST_CASE("bounds of bytes and seconds are never above the simulation, with experts") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 11);
+  int plans = 0, shared = 0, split = 0, staged = 0;
+  while (plans < num_rounds(2500)) {
+    const Geometry g = random_expert_geometry(random);
+    Plan plan = make_test_plan(g, random_expert_choice(random, g.num_layers), 4 * (1 + static_cast<int64_t>(random() % 10)));
+    const int copy = plan.mesh.dp_shard * plan.mesh.cp * plan.mesh.tp;
+    plan.mesh.ep = plan.strategy.sharding == Sharding::kDdp ? copy : 1 << random() % 4;
+    if (copy % plan.mesh.ep != 0 || has_error(validate(plan))) continue;
+    const auto rate = [&] { return std::pow(10.0, std::uniform_real_distribution<>(6, 11)(random)); };  // either side may wait
+    plan.hardware.link_bytes_per_s = rate(), plan.hardware.network_bytes_per_s = rate();
+    if (random() % 4 > 0) {
+      plan.hardware.accelerator = Accelerator::kCuda;
+      plan.hardware.rates = rates_at(std::pow(10.0, std::uniform_real_distribution<>(9, 12)(random)), rate());
+    }
+    if (has_error(validate(plan))) continue;  // which a GPU has no kernel for
+    plan.hardware.peak_flops_per_s = plan.hardware.memory_bytes_per_s = 1e11;
+    plan.hardware.gemm_efficiency = plan.hardware.attention_efficiency = 0.5;
+    ++plans, shared += plan.mesh.ep > 1, split += plan.mesh.tp > 1, staged += plan.mesh.pp > 1;
+    SimulationCache cache;
+    const Simulation s = simulate(plan, cache);
+    const StepBound least = bound(plan, cache);
+    INFO("plan " << plans << ": " << summary(plan) << ", " << plan.mesh.dp_replicate << " x " << plan.mesh.dp_shard << ", "
+                 << plan.gradient_accumulation << " micro-batches, prefetch " << plan.strategy.prefetch << ", in flight "
+                 << plan.strategy.reductions_in_flight);
+    REQUIRE(states_bound_bytes(plan) <= least.allocated_bytes);
+    REQUIRE(least.allocated_bytes <= s.allocated_bytes());
+    REQUIRE(least.step_s > 0);
+    REQUIRE(least.step_s <= s.time.step_s);
+    REQUIRE(nearer_bound_s(plan, cache) <= s.time.step_s);
+  }
+  CHECK(shared > plans / 4);
+  CHECK(split > plans / 8);
+  CHECK(staged > plans / 4);
+}
+
+}  // namespace
+}  // namespace distsetup
