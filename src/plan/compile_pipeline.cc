@@ -27,8 +27,8 @@ struct BufferRing {
 
 class PipelineCompiler final : public UnitCompiler {
  public:
-  PipelineCompiler(const Plan& plan, Phase phase, int stage)
-      : UnitCompiler(plan, phase, stage),
+  PipelineCompiler(const Plan& plan, Phase phase, int stage, LayoutDetail detail)
+      : UnitCompiler(plan, phase, stage, detail),
         stage_(stage),
         chunks_(stage_chunks(plan.model.num_layers, plan.mesh.pp, plan.strategy.virtual_stages, stage)),
         carries_routes_(carried_routes_bytes(s_.programs->embedding, s_.symbols) > 0),
@@ -372,6 +372,8 @@ class PipelineCompiler final : public UnitCompiler {
 
 }  // namespace
 
-Schedule compile_pipeline(const Plan& plan, Phase phase, int stage) { return PipelineCompiler(plan, phase, stage).run(); }
+Schedule compile_pipeline(const Plan& plan, Phase phase, int stage, LayoutDetail detail) {
+  return PipelineCompiler(plan, phase, stage, detail).run();
+}
 
 }  // namespace distsetup

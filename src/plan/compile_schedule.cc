@@ -14,7 +14,7 @@ namespace {
 
 class Compiler final : public UnitCompiler {
  public:
-  Compiler(const Plan& plan, Phase phase) : UnitCompiler(plan, phase, 0) {
+  Compiler(const Plan& plan, Phase phase, LayoutDetail detail) : UnitCompiler(plan, phase, 0, detail) {
     for (const UnitLayout& unit : s_.layout->units)
       shares_gathers_ =
           shares_gathers_ || (unit.is_frozen && !unit.is_reference && (unit.shard_ranks > 1 || has_host_parameters(plan)));
@@ -125,11 +125,11 @@ class Compiler final : public UnitCompiler {
 
 }  // namespace
 
-Schedule compile_schedule(const Plan& plan, Phase phase, int stage) {
+Schedule compile_schedule(const Plan& plan, Phase phase, int stage, LayoutDetail detail) {
   CHECK(!has_error(validate(plan)), "{}", format_diagnostics(validate(plan)));
   CHECK(stage >= 0 && stage < plan.mesh.pp, "stage {} of {}", stage, plan.mesh.pp);
-  if (plan.mesh.pp > 1) return compile_pipeline(plan, phase, stage);
-  return Compiler(plan, phase).run();
+  if (plan.mesh.pp > 1) return compile_pipeline(plan, phase, stage, detail);
+  return Compiler(plan, phase, detail).run();
 }
 
 }  // namespace distsetup

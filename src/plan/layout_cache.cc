@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/recently_made.h"
 #include "model/count.h"
 #include "plan/expert_parallel.h"
+#include "plan/lay_out.h"
 #include "plan/native_program.h"
+#include "plan/optimizer.h"
 #include "plan/reference.h"
 
 namespace distsetup {
@@ -22,17 +25,32 @@ bool is_layout_of(const Layout& layout, const Plan& plan, int stage) {
 
 }  // namespace
 
-std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage) {
+Layout make_sizes(const Plan& plan, int stage) {
+  const Tuning tuning = tuning_of(plan.train);
+  CHECK(tuning.trains_all() && keeps_elements(plan.train.optimizer) && !keeps_reference(plan.train));
+  return lay_out(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning, false, true);
+}
+
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage,
+                                            LayoutDetail detail) {
   struct KnownLayout {
     std::shared_ptr<const NativePrograms> programs;
+    LayoutDetail detail = LayoutDetail::kParameters;
     std::shared_ptr<const Layout> layout;
   };
+  const bool has_names = !tuning_of(plan.train).trains_all() || !keeps_elements(plan.train.optimizer) || keeps_reference(plan.train);
+  if (has_names) detail = LayoutDetail::kParameters;
   static RecentlyMade<KnownLayout> kept(48);
   return kept
-      .get([&](const KnownLayout& known) { return known.programs == programs && is_layout_of(*known.layout, plan, stage); },
-           [&] {
-             return KnownLayout{programs, std::make_shared<const Layout>(make_layout(plan, stage))};
-           })
+      .get(
+          [&](const KnownLayout& known) {
+            return known.programs == programs && known.detail == detail && is_layout_of(*known.layout, plan, stage);
+          },
+          [&] {
+            const bool is_whole = detail == LayoutDetail::kParameters;
+            return KnownLayout{programs, detail,
+                               std::make_shared<const Layout>(is_whole ? make_layout(plan, stage) : make_sizes(plan, stage))};
+          })
       ->layout;
 }
 

@@ -14,9 +14,15 @@ namespace distsetup {
 
 struct NativePrograms;
 
+// kSizes: units and their slots without the names of parameters, of which a model with experts has tens of thousands. All that is
+// simulated, where all parameters are trained element by element; else there are names nevertheless.
+enum class LayoutDetail { kParameters, kSizes };
+Layout make_sizes(const Plan& plan, int stage);  // of these plans
+
 // make_layout(), made once for the meshes asked for last: a search compiles hundreds of lists over a few dozen. `programs`: those of
 // the plan.
-std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage = 0);
+std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage = 0,
+                                            LayoutDetail detail = LayoutDetail::kParameters);
 
 // derive(), made once for the programs asked for last. `program` is one of `programs`; `suffix` goes after the variant's name.
 std::shared_ptr<const ProgramVariant> cached_variant(const std::shared_ptr<const NativePrograms>& programs, const Program& program,

@@ -8,16 +8,17 @@
 
 namespace distsetup {
 
-ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage) : plan_(plan) {
+ScheduleWriter::ScheduleWriter(const Plan& plan, Phase phase, int stage, LayoutDetail detail) : plan_(plan) {
   s_.phase = phase;
   const ProgramSplit split = split_of(plan);
   s_.programs = native_programs(plan.model, split, tuning_of(plan.train));
-  s_.layout = cached_layout(s_.programs, plan, stage);
+  s_.layout = cached_layout(s_.programs, plan, stage, detail);
   s_.symbols = native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split);
   s_.compute = plan.precision.compute;
   s_.deterministic = plan.train.deterministic;
   s_.is_packed = split.packed;
-  derive_variants();
+  derive_variants(plan, num_units(), s_);
+  if (plan.mesh.pp > 1) keep_stage();
   constexpr size_t kUsualOfUnit = 24;  // instructions, of a first, a middle and a last micro-batch and the update
   s_.instructions.reserve(kUsualOfUnit * s_.layout->units.size());
 }
@@ -42,44 +43,47 @@ std::set<std::string> with_gathered(std::set<std::string> dropped, const Program
 
 }  // namespace
 
-void ScheduleWriter::derive_variants() {
+void derive_variants(const Plan& plan, int num_units, Schedule& s) {
   const auto add_pass = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix, Pass pass) {
-    s_.variants.push_back(cached_variant(s_.programs, program, dropped, pass, suffix));
-    return static_cast<int>(s_.variants.size()) - 1;
+    s.variants.push_back(cached_variant(s.programs, program, dropped, pass, suffix));
+    return static_cast<int>(s.variants.size()) - 1;
   };
   const auto add = [&](const Program& program, const std::set<std::string>& dropped, std::string_view suffix) {
-    return add_pass(program, dropped, suffix, s_.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain);
+    return add_pass(program, dropped, suffix, s.phase == Phase::kEvaluate ? Pass::kEvaluate : Pass::kTrain);
   };
-  const std::set<std::string> dropped(plan_.recompute.dropped.begin(), plan_.recompute.dropped.end());
-  const int embedding = add(s_.programs->embedding, {}, "");
-  const bool mixed = plan_.recompute.policy == Recompute::kEveryK;
-  const std::string suffix = dropped.empty() ? "" : mixed ? "/full" : "/" + std::string(distsetup::name(plan_.recompute.policy));
+  const std::set<std::string> dropped(plan.recompute.dropped.begin(), plan.recompute.dropped.end());
+  const int embedding = add(s.programs->embedding, {}, "");
+  const bool mixed = plan.recompute.policy == Recompute::kEveryK;
+  const std::string suffix = dropped.empty() ? "" : mixed ? "/full" : "/" + std::string(distsetup::name(plan.recompute.policy));
   std::vector<int> block, plain;  // per kind of layer
-  for (const Program& kind : s_.programs->blocks) block.push_back(add(kind, with_gathered(dropped, kind), suffix));
+  for (const Program& kind : s.programs->blocks) block.push_back(add(kind, with_gathered(dropped, kind), suffix));
   for (size_t kind = 0; kind < block.size(); ++kind) {
-    const Program& program = s_.programs->blocks[kind];
+    const Program& program = s.programs->blocks[kind];
     plain.push_back(mixed ? add(program, with_gathered({}, program), "") : block[kind]);
   }
-  const int last = add(s_.programs->head, {}, "");
-  for (int u = 0; u < num_units(); ++u) {
+  const int last = add(s.programs->head, {}, "");
+  for (int u = 0; u < num_units; ++u) {
     if (u == 0)
-      s_.unit_variant.push_back(embedding);
-    else if (u == head())
-      s_.unit_variant.push_back(last);
+      s.unit_variant.push_back(embedding);
+    else if (u + 1 == num_units)
+      s.unit_variant.push_back(last);
     else {
-      const auto kind = static_cast<size_t>(s_.programs->kind_of_layer[static_cast<size_t>(u - 1)]);
-      s_.unit_variant.push_back(!mixed || (u - 1) % plan_.recompute.every_k == 0 ? block[kind] : plain[kind]);
+      const auto kind = static_cast<size_t>(s.programs->kind_of_layer[static_cast<size_t>(u - 1)]);
+      s.unit_variant.push_back(!mixed || (u - 1) % plan.recompute.every_k == 0 ? block[kind] : plain[kind]);
     }
   }
-  if (const NativePrograms* reference = s_.programs->reference.get(); reference != nullptr) {
+  if (const NativePrograms* reference = s.programs->reference.get(); reference != nullptr) {
     const auto add_reference = [&](const Program& program) { return add_pass(program, {}, "", Pass::kEvaluate); };
-    s_.reference_variant.push_back(add_reference(reference->embedding));
+    s.reference_variant.push_back(add_reference(reference->embedding));
     std::vector<int> kinds;
     for (const Program& kind : reference->blocks) kinds.push_back(add_reference(kind));
-    for (const int kind : reference->kind_of_layer) s_.reference_variant.push_back(kinds[static_cast<size_t>(kind)]);
-    s_.reference_variant.push_back(add_reference(reference->head));
+    for (const int kind : reference->kind_of_layer) s.reference_variant.push_back(kinds[static_cast<size_t>(kind)]);
+    s.reference_variant.push_back(add_reference(reference->head));
   }
-  if (plan_.mesh.pp == 1) return;
+}
+
+// Units of other stages run nothing.
+void ScheduleWriter::keep_stage() {
   const std::vector<UnitSpan> chunks =
       stage_chunks(plan_.model.num_layers, plan_.mesh.pp, plan_.strategy.virtual_stages, s_.layout->stage);
   for (std::vector<int>* all : {&s_.unit_variant, &s_.reference_variant}) {

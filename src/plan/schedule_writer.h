@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "plan/layout_cache.h"
 #include "plan/schedule.h"
 
 namespace distsetup {
 
 class ScheduleWriter {
  public:
-  ScheduleWriter(const Plan& plan, Phase phase, int stage);
+  ScheduleWriter(const Plan& plan, Phase phase, int stage, LayoutDetail detail);
 
   int num_units() const { return s_.layout->num_programs; }  // that have a program
   int head() const { return num_units() - 1; }
@@ -36,7 +37,10 @@ class ScheduleWriter {
   std::string phase_;
 
  private:
-  void derive_variants();
+  void keep_stage();
 };
+
+// The variants of its programs that a schedule needs, and which each unit runs, in all stages.
+void derive_variants(const Plan& plan, int num_units, Schedule& schedule);
 
 }  // namespace distsetup

@@ -31,8 +31,8 @@ std::vector<int> itself_first(int u, const std::set<int>& touched) {
 
 }  // namespace
 
-UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage)
-    : ScheduleWriter(plan, phase, stage), on_host_(has_host_optimizer(plan)), from_host_(has_host_parameters(plan)) {
+UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage, LayoutDetail detail)
+    : ScheduleWriter(plan, phase, stage, detail), on_host_(has_host_optimizer(plan)), from_host_(has_host_parameters(plan)) {
   const bool whole = group_size(plan.mesh, s_.layout->shard_group) == 1 && !splits_experts();
   if (whole && s_.compute == Dtype::kF32 && !on_host_)
     source_ = ParameterSource::kMaster;

@@ -27,7 +27,7 @@ class UnitCompiler : protected ScheduleWriter {
   Schedule run();  // once
 
  protected:
-  UnitCompiler(const Plan& plan, Phase phase, int stage);
+  UnitCompiler(const Plan& plan, Phase phase, int stage, LayoutDetail detail);
   ~UnitCompiler() = default;
 
   virtual void step() = 0;

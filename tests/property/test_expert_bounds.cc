@@ -5,7 +5,10 @@
 #include <random>
 #include <vector>
 
+#include "plan/layout_cache.h"
+#include "plan/native_program.h"
 #include "planner/native/simulate.h"
+#include "planner/native/whole_list.h"
 #include "planner/search/choice.h"
 #include "support/random_plan.h"
 #include "support/search_problems.h"
@@ -79,6 +82,55 @@ TEST_CASE("bounds of bytes and seconds are never above the simulation, with expe
   CHECK(shared > plans / 4);
   CHECK(split > plans / 8);
   CHECK(staged > plans / 4);
+}
+
+// What a search takes instead of compiled lists and of layouts with names.
+TEST_CASE("programs and sizes of units without a list are the compiled list's, and those of layouts without names the whole ones'") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 13);
+  int plans = 0;
+  while (plans < num_rounds(200)) {
+    const bool has_experts = random() % 3 > 0;
+    const Geometry g = has_experts ? random_expert_geometry(random) : random_geometry(random);
+    Plan plan = make_test_plan(g, random_expert_choice(random, g.num_layers), 4 * (1 + static_cast<int64_t>(random() % 10)));
+    const int copy = plan.mesh.dp_shard * plan.mesh.cp * plan.mesh.tp;
+    if (has_experts) plan.mesh.ep = plan.strategy.sharding == Sharding::kDdp ? copy : 1 << random() % 4;
+    if (copy % plan.mesh.ep != 0 || has_error(validate(plan))) continue;
+    ++plans;
+    INFO("plan " << plans << ": " << summary(plan));
+    const auto quick = whole_list(plan), compiled = compiled_whole_list(plan);
+    CHECK(quick->compute == compiled->compute);
+    CHECK(quick->unit_program == compiled->unit_program);
+    CHECK(quick->unit_numel == compiled->unit_numel);
+    CHECK(quick->unit_expert_numel == compiled->unit_expert_numel);
+    REQUIRE(quick->programs.size() == compiled->programs.size());
+    for (size_t i = 0; i < quick->programs.size(); ++i) {
+      CHECK(quick->programs[i].variant == compiled->programs[i].variant);
+      CHECK(quick->programs[i].num_units == compiled->programs[i].num_units);
+      CHECK(quick->programs[i].slot_elements == compiled->programs[i].slot_elements);
+    }
+    for (int stage = 0; stage < plan.mesh.pp; ++stage) {
+      const Layout sizes = make_sizes(plan, stage), whole = make_layout(plan, stage);
+      CHECK(sizes.shard_numel == whole.shard_numel);
+      CHECK(sizes.gathered_numel == whole.gathered_numel);
+      CHECK(sizes.trained_expert_numel == whole.trained_expert_numel);
+      CHECK(sizes.expert_units == whole.expert_units);
+      CHECK(sizes.shared_units == whole.shared_units);
+      REQUIRE(sizes.units.size() == whole.units.size());
+      for (size_t u = 0; u < sizes.units.size(); ++u) {
+        const UnitLayout &a = sizes.units[u], &b = whole.units[u];
+        CHECK(a.numel == b.numel);
+        CHECK(a.shard_numel == b.shard_numel);
+        CHECK(a.shard_group == b.shard_group);
+        REQUIRE(a.slots.size() == b.slots.size());
+        for (size_t i = 0; i < a.slots.size(); ++i) {
+          CHECK(a.slots[i].name == b.slots[i].name);
+          CHECK(a.slots[i].offset == b.slots[i].offset);
+          CHECK(a.slots[i].shape == b.slots[i].shape);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

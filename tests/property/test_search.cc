@@ -170,7 +170,43 @@ Problem random_staged_problem(std::mt19937_64& random) {
   return p;
 }
 
+// The same with experts in some layers, which ranks may share.
+Problem random_staged_expert_problem(std::mt19937_64& random) {
+  Problem p = random_staged_problem(random);
+  Geometry& g = p.base.model;
+  g.family = "mixtral";
+  g.num_experts = 4, g.experts_per_token = 2, g.expert_feed_forward = 8 * (4 + static_cast<int64_t>(random() % 40));
+  g.router_normalized = true, g.tied_embeddings = false;
+  g.num_layers = 4;
+  g.num_heads *= 2, g.num_kv_heads *= 2;
+  p.base.train.finetune = "full";
+  p.base.train.optimizer = "adamw";
+  p.base.hardware.gpus_per_node = 4;
+  p.shardings = {static_cast<Sharding>(random() % 2), static_cast<Sharding>(2 + random() % 2)};
+  p.tp = random() % 2 == 0 ? 1 : 2;
+  p.global_batch = 4 * (1 + static_cast<int64_t>(random() % 2));
+  if (p.tp == 1) p.global_batch *= 2;
+  return p;
+}
+
 }  // namespace
+
+TEST_CASE("search finds what brute force finds where models with experts have stages") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 12);
+  CHECK(compare_with_brute_force(random, 8, random_staged_expert_problem) > 2);
+  int staged = 0, shared = 0, split = 0;
+  for (int i = 0; i < 12; ++i) {
+    Problem p = random_staged_expert_problem(random);
+    for (const Choice& c : legal_choices(p, 2)) {
+      staged += c.pp > 1, shared += c.pp > 1 && c.ep > 1, split += c.pp > 1 && c.tp > 1;
+      CHECK(!has_error(validate(plan_of(p, 2, c))));
+    }
+  }
+  CHECK(staged > 0);
+  CHECK(shared > 0);
+  CHECK(split > 0);
+}
 
 TEST_CASE("search finds what brute force finds where stages pay, interleaved or not") {
   INFO("DISTSETUP_SEED=" << test_seed());

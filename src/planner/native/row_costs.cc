@@ -70,7 +70,7 @@ class RowWriter {
     count(units);
     for (size_t program = 0; program < costs_.size(); ++program) {
       const UnitCost& c = costs_[program];
-      const int64_t n = whole_.list.programs[program].num_units;
+      const int64_t n = whole_.programs[program].num_units;
       row_.kept_whole += n * (c.live.forward.exit_bytes - c.live.forward.entry_bytes);
       row_.seconds += static_cast<double>(n) * (c.time.forward_s + c.time.backward_s);
     }
@@ -86,9 +86,9 @@ class RowWriter {
     const UnitCost& cost = costs_[static_cast<size_t>(program)];
     const auto [kind, fresh] = kinds_.try_emplace({program, numel, experts}, static_cast<int>(row_.kinds.size()));
     if (fresh) {
-      const ProgramVariant& v = *whole_.list.programs[static_cast<size_t>(program)].variant;
-      kept_.push_back(kept_of(v, is_head, symbols, whole_.list.compute));
-      const PassProfile stage = profile(v, symbols, whole_.list.compute, held_by_stage(v, is_head)).backward;
+      const ProgramVariant& v = *whole_.programs[static_cast<size_t>(program)].variant;
+      kept_.push_back(kept_of(v, is_head, symbols, whole_.compute));
+      const PassProfile stage = profile(v, symbols, whole_.compute, held_by_stage(v, is_head)).backward;
       row_.kinds.push_back({cost.time.forward_s,
                             cost.time.backward_s,
                             static_cast<double>(numel),
@@ -97,7 +97,7 @@ class RowWriter {
                             stage.late_peak_bytes,
                             {}});
       if (u == 0)
-        row_.message_bytes = aligned(bytes_of(*v.tensors[static_cast<size_t>(v.y)].decl, symbols, whole_.list.compute)) +
+        row_.message_bytes = aligned(bytes_of(*v.tensors[static_cast<size_t>(v.y)].decl, symbols, whole_.compute)) +
                              carried_routes_bytes(*v.program, symbols);
     }
     row_.kind_of.push_back(kind->second);

@@ -16,7 +16,8 @@ struct UnitCost {
 
 // A step's list without stages, which has all programs.
 struct WholeList {
-  StepList list;
+  Dtype compute = Dtype::kF32;
+  std::vector<UnitProgram> programs;
   std::vector<int> unit_program;           // per unit
   std::vector<int64_t> unit_numel;         // a tensor-parallel rank's parameters that are trained, without those of its expert unit
   std::vector<int64_t> unit_expert_numel;  // these: its own experts', where they lie apart (plan/layout.h)

@@ -24,7 +24,7 @@ namespace {
 int64_t live_peak(const Plan& plan, const StepList& list, SimulationCache& cache) {
   std::vector<const VariantProfile*> units;
   for (const StepList::LiveVariant& v : list.live_variants)
-    units.push_back(&cached_unit(plan, list, static_cast<size_t>(v.program), cache, v.elsewhere).live);
+    units.push_back(&cached_unit(plan, list.programs[static_cast<size_t>(v.program)], cache, v.elsewhere).live);
   int64_t peak = 0;
   LiveWalk walk;
   for (const StepList::TimedItem& i : list.items) {
@@ -53,10 +53,10 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
 // Of one stage, of a plan with few micro-batches.
 StageList stage_list(const Plan& plan, int stage, SimulationCache& cache) {
   std::shared_ptr<const StepList>& known = cache.by_step[step_key(plan, stage)];
-  if (known == nullptr) known = std::make_shared<const StepList>(step_list(plan, compile_schedule(plan, Phase::kStep, stage)));
+  if (known == nullptr)
+    known = std::make_shared<const StepList>(step_list(plan, compile_schedule(plan, Phase::kStep, stage, LayoutDetail::kSizes)));
   StageList out{known, {}};
-  for (size_t program = 0; program < known->programs.size(); ++program)
-    out.times.push_back(cached_unit(plan, *known, program, cache).time);
+  for (const UnitProgram& program : known->programs) out.times.push_back(cached_unit(plan, program, cache).time);
   return out;
 }
 

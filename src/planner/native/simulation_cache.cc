@@ -1,32 +1,14 @@
 #include "planner/native/simulation_cache.h"
 
-#include "plan/compile_schedule.h"
 #include "plan/native_program.h"
 #include "plan/reference.h"
+#include "planner/native/whole_list.h"
 
 namespace distsetup {
 namespace {
 
 Symbols symbols_of(const Plan& plan) {
   return native_symbols(plan.model, plan.micro_batch, plan.train.sequence_length, split_of(plan));
-}
-
-std::shared_ptr<const WholeList> whole_list(const Plan& plan) {
-  Plan one = plan;
-  one.hardware.nodes = 1;
-  one.hardware.gpus_per_node = plan.mesh.world() / plan.mesh.pp;
-  one.mesh.pp = one.strategy.virtual_stages = 1;
-  const Schedule schedule = compile_schedule(one, Phase::kStep);
-  auto whole = std::make_shared<WholeList>();
-  whole->list = step_list(one, schedule);
-  whole->unit_program = schedule.unit_variant;
-  const Layout& layout = *schedule.layout;
-  for (size_t u = 0; u < schedule.unit_variant.size(); ++u) {
-    const int experts = layout.expert_unit(static_cast<int>(u));
-    whole->unit_numel.push_back(layout.units[u].numel);
-    whole->unit_expert_numel.push_back(experts < 0 ? 0 : layout.units[static_cast<size_t>(experts)].numel);
-  }
-  return whole;
 }
 
 }  // namespace
@@ -45,15 +27,14 @@ int offload_key(const Plan& plan) {
   return 9 * static_cast<int>(o.optimizer) + 3 * static_cast<int>(o.parameters) + static_cast<int>(o.activations);
 }
 
-const UnitCost& cached_unit(const Plan& plan, const StepList& list, size_t program, SimulationCache& cache,
-                            const std::set<int>& elsewhere) {
+const UnitCost& cached_unit(const Plan& plan, const UnitProgram& unit, SimulationCache& cache, const std::set<int>& elsewhere) {
   static const UnitCost kUnused;
-  const UnitProgram& unit = list.programs[program];
   if (unit.num_units == 0) return kUnused;  // every_k:1 has no block without recomputation
   const auto [it, fresh] = cache.by_variant.try_emplace({unit.variant->name, split_key(plan), own_tokens(plan), elsewhere});
   if (fresh) {
     const Symbols symbols = symbols_of(plan);
-    it->second = {program_time(plan, unit, symbols, list.compute), profile(*unit.variant, symbols, list.compute, elsewhere)};
+    const Dtype compute = plan.precision.compute;
+    it->second = {program_time(plan, unit, symbols, compute), profile(*unit.variant, symbols, compute, elsewhere)};
   }
   return it->second;
 }
@@ -66,8 +47,7 @@ const RowCosts& cached_row(const Plan& plan, SimulationCache& cache) {
   std::shared_ptr<const WholeList>& whole = cache.by_policy[{policy, plan.recompute.every_k, split, offload_key(plan)}];
   if (whole == nullptr) whole = whole_list(plan);
   std::vector<UnitCost> costs;
-  for (size_t program = 0; program < whole->list.programs.size(); ++program)
-    costs.push_back(cached_unit(plan, whole->list, program, cache));
+  for (const UnitProgram& program : whole->programs) costs.push_back(cached_unit(plan, program, cache));
   it->second = row_costs(*whole, costs, symbols_of(plan));
   it->second.is_all = tuning_of(plan.train).trains_all() && plan.offload == OffloadPlan{} && !runs_reference(plan.train);
   return it->second;

@@ -39,8 +39,7 @@ SimulationCache::SplitKey split_key(const Plan& plan);
 // What lies elsewhere than on the device.
 int offload_key(const Plan& plan);
 // `elsewhere`: tensors that lie in buffers of the step.
-const UnitCost& cached_unit(const Plan& plan, const StepList& list, size_t program, SimulationCache& cache,
-                            const std::set<int>& elsewhere = {});
+const UnitCost& cached_unit(const Plan& plan, const UnitProgram& unit, SimulationCache& cache, const std::set<int>& elsewhere = {});
 const RowCosts& cached_row(const Plan& plan, SimulationCache& cache);
 
 }  // namespace distsetup

@@ -134,10 +134,23 @@ class KeptBound {
     return own_goes ? bytes(own(u, u), own_) : 0;
   }
 
-  // zero1's, of several micro-batches. Of several chunks the first reduced may be gone before the last one's begin.
+  // zero1's, of several micro-batches.
   int64_t sums(int first, int last) const {
-    if (plan_.strategy.virtual_stages > 1) return 0;
     return 4 * ((own_.adds_up ? own(first, last) : 0) + (experts_.adds_up ? experts(first, last) : 0));
+  }
+  // Of them those that are there in a backward of unit u in a stage's chunk c. Of two micro-batches the second is the last, whose sums
+  // go as they are reduced; of interleaved chunks all are there when the last one begins its second round.
+  int64_t sums_beside(int stage, int c, const UnitSpan& part, int u) const {
+    const int chunks = plan_.strategy.virtual_stages;
+    if (!own_.adds_up && !experts_.adds_up) return 0;
+    if (chunks == 1) return sums(part.first, plan_.gradient_accumulation > 2 ? part.last : u);
+    if (c + 1 < chunks || pipeline_rounds(plan_.mesh.pp, plan_.gradient_accumulation) == 1) return 0;
+    int64_t all = 0;
+    for (int n = 0; n < chunks; ++n) {
+      const UnitSpan& other = parts_[static_cast<size_t>(n * plan_.mesh.pp + stage)];
+      all += sums(other.first, other.last);
+    }
+    return all;
   }
 
   std::vector<int> in_flight(int stage) const {
@@ -160,10 +173,10 @@ class KeptBound {
       const int64_t slots = count[static_cast<size_t>(c)];
       bytes += slots * (row_.kept_bytes[end] - row_.kept_bytes[first] - row_.x_bytes[first]);
       if (first > 0) bytes += (slots + 1) * row_.message_bytes;
-      bytes += states(part.first, part.last) + sums(part.first, part.last);
+      bytes += states(part.first, part.last);
       const int second = std::min(part.first + 1, part.last);
       for (const int u : {part.first, second, part.last, std::max(part.last - 1, part.first)})
-        most = std::max(most, beside_kept(part, u));
+        most = std::max(most, beside_kept(part, u) + sums_beside(stage, c, part, u));
     }
     // What is sent and received takes turns in two buffers.
     if (stage < stages - 1 || chunks > 1) bytes += 4 * row_.message_bytes;

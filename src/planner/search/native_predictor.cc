@@ -14,6 +14,7 @@
 #include "plan/expert_parallel.h"
 #include "plan/host_writer.h"
 #include "plan/layout_cache.h"
+#include "plan/native_program.h"
 #include "plan/optimizer.h"
 #include "plan/update_layout.h"
 #include "planner/native/simulate.h"
@@ -80,13 +81,13 @@ class NativePredictor final : public Predictor {
     cache_.by_step.clear();  // of other meshes
     packed_.clear();
     plan_ = plan_of(p_, nodes, {});
+    communicators_ = {};
   }
 
   // States, what forward keeps, context, communicators. How fast what does not fit is nobody asks.
   void bound(Candidate& c) override {
-    apply(p_, c.choice, plan_);
-    const HardwarePlan& h = plan_.hardware;
-    c.device_bytes = least_bytes(plan_, cache_) + h.context_bytes + communicator_bytes(plan_);
+    look_at(c.choice);
+    c.device_bytes = least_bytes(plan_, cache_) + plan_.hardware.context_bytes + bytes_of_communicators();
     judge(c);
     if (c.verdict != Verdict::kDoesNotFit) c.s_per_token = per_token(least_step_s(plan_, cache_));
   }
@@ -96,13 +97,13 @@ class NativePredictor final : public Predictor {
   bool near(Candidate& c) override {
     if (c.neared || c.choice.pp == 1) return false;
     c.neared = true;
-    apply(p_, c.choice, plan_);
+    look_at(c.choice);
     c.s_per_token = std::max(c.s_per_token, per_token(nearer_bound_s(plan_, cache_)));
     return true;
   }
 
   void simulate(Candidate& c) override {
-    apply(p_, c.choice, plan_);
+    look_at(c.choice);
     const Simulation s = distsetup::simulate(plan_, cache_);
     c.tie_bytes = s.allocated_bytes();
     c.device_bytes = std::max(c.device_bytes, device_bytes(plan_, {s.run_bytes}, s.live_peak_bytes, 0));
@@ -146,7 +147,7 @@ class NativePredictor final : public Predictor {
 
   Plan plan(const Candidate& c) override {
     Plan plan = plan_of(p_, plan_.hardware.nodes, c.choice);
-    apply(p_, c.choice, plan_);
+    look_at(c.choice);
     std::tie(plan.memory, plan.host) = packed_.at(key(c.choice));
     plan.time = distsetup::simulate(plan_, cache_).time;
     add_interval(p_, plan);
@@ -253,6 +254,25 @@ class NativePredictor final : public Predictor {
     if (plan.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
   }
 
+  // What a policy drops is the same for all choices.
+  void look_at(const Choice& c) {
+    if (plan_.recompute.policy != c.recompute) {
+      const auto [known, fresh] = dropped_.try_emplace(c.recompute);
+      if (fresh) known->second = dropped_tensors(plan_.model, c.recompute, tuning_of(plan_.train));
+      plan_.recompute.policy = c.recompute;
+      plan_.recompute.dropped = known->second;
+    }
+    apply(p_, c, plan_);
+  }
+
+  // Choices of one mesh follow one another.
+  int64_t bytes_of_communicators() {
+    Communicators& c = communicators_;
+    if (c.bytes < 0 || c.mesh != plan_.mesh || c.sharding != plan_.strategy.sharding || c.chunks != plan_.strategy.virtual_stages)
+      c = {plan_.mesh, plan_.strategy.sharding, plan_.strategy.virtual_stages, communicator_bytes(plan_)};
+    return c.bytes;
+  }
+
   double per_token(double step_s) const { return step_s / static_cast<double>(tokens_per_step(plan_)) * plan_.mesh.world(); }
 
   void judge(Candidate& c) const {
@@ -267,6 +287,14 @@ class NativePredictor final : public Predictor {
   SimulationCache cache_;
   Plan plan_;                                                    // a choice is applied to it when it is looked at
   std::map<MemoryKey, std::pair<MemoryPlan, HostPlan>> packed_;  // of what is finished
+  std::map<Recompute, std::vector<std::string>> dropped_;
+  struct Communicators {
+    Mesh mesh;
+    Sharding sharding = Sharding::kDdp;
+    int chunks = 1;
+    int64_t bytes = -1;  // not known
+  };
+  Communicators communicators_;  // of the last mesh
 };
 
 }  // namespace

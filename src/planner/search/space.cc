@@ -15,6 +15,7 @@
 #include "plan/optimizer.h"
 #include "plan/pipeline_rules.h"
 #include "plan/reference.h"
+#include "plan/tuning.h"
 #include "planner/search/framework_setup.h"
 
 namespace distsetup {
@@ -59,7 +60,7 @@ class Space {
     if (!is_native(p_.base)) return true;
     if (split.tp > 1 && !keeps_elements(p_.base.train.optimizer)) return false;
     // Beside experts tp is run where it is asked for, not proposed: no run of it on GPUs has been measured, and a search for a model
-    // with experts would take five times as long.
+    // with experts would take up to three times as long.
     if (split.tp > 1 && g_.num_experts > 0 && p_.tp == 0) return false;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
@@ -78,9 +79,10 @@ class Space {
   bool bundled_stages(int pp) const {
     if (pp == 1 || !is_native(p_.base)) return true;
     if (p_.pp == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;  // as tp and cp
-    // Beside experts, a host and a reference stages are run where they are asked for: bounds that leave these out rule out little, and
-    // a search for a model with experts would take ten times as long.
-    const bool bounds_say_little = g_.num_experts > 0 || p_.base.offload != OffloadPlan{} || runs_reference(p_.base.train);
+    // Beside a host, a reference, and experts that are not all trained, stages are run where they are asked for: bounds that leave
+    // these out rule out little, and a search would take ten times as long.
+    const bool bounds_say_little = p_.base.offload != OffloadPlan{} || runs_reference(p_.base.train) ||
+                                   (g_.num_experts > 0 && !tuning_of(p_.base.train).trains_all());
     if (p_.pp == 0 && (bounds_say_little || !are_even(pp))) return false;
     return can_have_stages(g_);
   }
