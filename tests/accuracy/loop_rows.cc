@@ -122,8 +122,8 @@ Setup own_script(const Row& row, Setup s) {
   if (row.says("strategy", "ZeroRedundancyOptimizer")) s.sharding = Sharding::kZero1;
   if (row.text("strategy").starts_with("ZeRO-")) {  // DeepSpeed's engine over the script's own modules
     s.framework = Framework::kDeepspeed;
-    s.sharding = row.says("strategy", "ZeRO-3") ? Sharding::kZero3 : Sharding::kZero2;
-    s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = Dtype::kBf16;
+    s.sharding = row.says("strategy", "ZeRO-3") ? Sharding::kZero3 : row.says("strategy", "ZeRO-2") ? Sharding::kZero2 : Sharding::kZero1;
+    s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = row.says("precision", "fp16") ? Dtype::kF16 : Dtype::kBf16;
     s.state_dtype = Dtype::kF32;
     s.master_copy = true;
   }
@@ -132,11 +132,13 @@ Setup own_script(const Row& row, Setup s) {
   s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.loss = s.compiled ? LossHead::kCompiled : LossHead::kEager;
   s.software.online_softmax = s.compiled;  // one graph from tokens to loss: its logits stay in 16 bits
-  s.optimizer_implementation = row.says("optimizer", "foreach") ? OptimizerImplementation::kForeach : OptimizerImplementation::kFused;
+  s.optimizer_implementation = row.says("optimizer", "foreach") ? OptimizerImplementation::kForeach
+                               : row.says("optimizer", "loop")  ? OptimizerImplementation::kForLoop
+                                                                : OptimizerImplementation::kFused;
   // Under autocast an embedding's fp32 rows start the residual stream, and norms compute in fp32.
   s.autocast = row.says("precision", "autocast");
   s.software.residual_in_fp32 = s.autocast && s.parameter_dtype == Dtype::kF32;
-  s.flash_package = row.says("flash_attention", "FA2") ? 2 : 0;
+  s.flash_package = row.says("flash_attention", "FA3") ? 3 : row.says("flash_attention", "FA2") ? 2 : 0;
   if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
   s.software.tf32_products = row.says("precision", "TF32");
   // FSDP(model) without a policy of precision: autocast casts what was gathered.
@@ -166,6 +168,14 @@ Setup mingpt_row(const Row& row, Setup s) {
   s = own_script(row, s);
   s.software.released = kReleased;
   s.software.limit_all_gathers = false;
+  return s;
+}
+
+// forgather's trainer (examples/tiny_experiments/peak_memory, 2025): Adafactor of its own, in backward where the configuration says so.
+Setup forgather_row(const Row& row, Setup s) {
+  s = own_script(row, s);
+  s.optimizer = OptimizerKind::kAdafactor;
+  s.optimizer_implementation = row.says("optimizer", "in backward") ? OptimizerImplementation::kInBackward : OptimizerImplementation::kForLoop;
   return s;
 }
 
@@ -208,7 +218,11 @@ bool is_own_loop(const Row& row) {
                                          "vsa_embed",
                                          "DDP exercise",
                                          "SmolLM3 on",
-                                         "CS336"};
+                                         "CS336",
+                                         "mini-llm-pretraining",
+                                         "GPT2-Optimization",
+                                         "build-nanogpt",
+                                         "forgather"};
   for (const std::string_view begin : kLoops) {
     if (framework.starts_with(begin)) return true;
   }
@@ -225,6 +239,7 @@ Result<Setup> loop_row(const Row& row) {
   if (framework.starts_with("universal-llm")) return universal_row(row, *common);
   if (framework.starts_with("VectorLM")) return vectorlm_row(row, *common);
   if (framework.starts_with("minGPT")) return mingpt_row(row, *common);
+  if (framework.starts_with("forgather")) return forgather_row(row, *common);
   for (const std::string_view begin : {"nntile HF", "vsa_embed", "DDP exercise", "SmolLM3 on"}) {
     if (framework.starts_with(begin)) return module_loop_row(row, *common);
   }

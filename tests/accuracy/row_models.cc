@@ -309,6 +309,7 @@ Result<Geometry> row_geometry(const Row& row) {
     g.tied_embeddings = false;
     g.qkv_bias = false;
   }
+  if (contains(cell, "own head")) g.tied_embeddings = false;
   if (g.family == "mpt") g.learned_positions = g.max_positions = row.integer("seq_len", g.max_positions);  // as the source counts
   if (g.num_experts > 0) {
     g.num_experts = row.integer("experts", g.num_experts);
