@@ -122,10 +122,13 @@ Setup own_script(const Row& row, Setup s) {
   if (row.says("strategy", "ZeroRedundancyOptimizer")) s.sharding = Sharding::kZero1;
   if (row.text("strategy").starts_with("ZeRO-")) {  // DeepSpeed's engine over the script's own modules
     s.framework = Framework::kDeepspeed;
-    s.sharding = row.says("strategy", "ZeRO-3") ? Sharding::kZero3 : row.says("strategy", "ZeRO-2") ? Sharding::kZero2 : Sharding::kZero1;
+    s.sharding = row.says("strategy", "ZeRO-3")   ? Sharding::kZero3
+                 : row.says("strategy", "ZeRO-2") ? Sharding::kZero2
+                                                  : Sharding::kZero1;
     s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = row.says("precision", "fp16") ? Dtype::kF16 : Dtype::kBf16;
     s.state_dtype = Dtype::kF32;
     s.master_copy = true;
+    s.reduce_bucket_elements = static_cast<int64_t>(number_after(row.text("notes"), "reduce bucket ").value_or(0));
   }
   s.compiled = row.text("compile") == "yes";
   s.program = s.compiled ? "unknown_compiled" : "unknown";
@@ -171,11 +174,13 @@ Setup mingpt_row(const Row& row, Setup s) {
   return s;
 }
 
-// forgather's trainer (examples/tiny_experiments/peak_memory, 2025): Adafactor of its own, in backward where the configuration says so.
+// forgather's trainer (examples/tiny_experiments/peak_memory, 2025): Adafactor of its own, in backward where the configuration says
+// so.
 Setup forgather_row(const Row& row, Setup s) {
   s = own_script(row, s);
   s.optimizer = OptimizerKind::kAdafactor;
-  s.optimizer_implementation = row.says("optimizer", "in backward") ? OptimizerImplementation::kInBackward : OptimizerImplementation::kForLoop;
+  s.optimizer_implementation =
+      row.says("optimizer", "in backward") ? OptimizerImplementation::kInBackward : OptimizerImplementation::kForLoop;
   return s;
 }
 

@@ -188,6 +188,26 @@ TEST_CASE("deepspeed memory: a higher stage holds less on many ranks, and bucket
   CHECK(bytes(Sharding::kZero2, 64) > bytes(Sharding::kZero3, 64));
 }
 
+TEST_CASE("deepspeed memory: a buffer for gradients has the elements that were asked for, however few the model has") {
+  const auto more = [](Setup s) {  // of 500 million elements than of 200 million; the model has 135 million
+    s.model = *find_model(presets(), "smollm_135m");
+    s.sequence_length = 128;
+    s.reduce_bucket_elements = 500'000'000;
+    const int64_t large = simulate_memory(s).allocated_bytes;
+    s.reduce_bucket_elements = 200'000'000;
+    return large - simulate_memory(s).allocated_bytes;
+  };
+  CHECK(more(zero(Sharding::kZero1, 8)) == 2 * 2 * 300'000'000LL);  // two that take turns
+  CHECK(more(zero(Sharding::kZero2, 8)) == 2 * 2 * 300'000'000LL);
+  CHECK(more(zero(Sharding::kZero3, 8)) == 2 * 300'000'000LL);
+  CHECK(more(zero(Sharding::kZero1, 1)) == 0);  // nothing to reduce
+  CHECK(more(zero(Sharding::kDdp, 8)) == 0);
+  Setup pipeline = zero(Sharding::kZero1, 8);
+  pipeline.pp = 2;
+  pipeline.dp_shard = 4;
+  CHECK(more(pipeline) == 0);  // made after backward
+}
+
 TEST_CASE("deepspeed memory: offload moves states to pinned host memory in powers of two") {
   Setup s = zero(Sharding::kZero3, 8);
   const MemoryEstimate on_gpu = simulate_memory(s);

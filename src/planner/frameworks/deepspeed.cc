@@ -185,7 +185,10 @@ void add_parameters(const Setup& s, const ZeroElements& n, const StateBytes& sta
 }
 
 void add_gradients(const Setup& s, const ZeroElements& n, ZeroBytes& out) {
-  const double each = bytes_of(s.gradient_dtype), bucket = std::min(n.trained, or_default(s.reduce_bucket_elements, kReduceBucket));
+  // A buffer has as many elements as were asked for, however few are reduced (stage_1_and_2.py, backward; stage3.py). A pipeline's is
+  // made when its last backward is over (reduce_gradients).
+  const double each = bytes_of(s.gradient_dtype), buffer = or_default(s.reduce_bucket_elements, kReduceBucket);
+  const double buffers = n.share > 1 ? 2 * 2 * (s.pp > 1 ? std::min(n.trained, buffer) : buffer) : 0;
   const bool accumulates = s.gradient_accumulation > 1, offloaded = s.offload.optimizer != OffloadPlace::kNone;
   switch (s.sharding) {
     case Sharding::kDdp:
@@ -202,18 +205,18 @@ void add_gradients(const Setup& s, const ZeroElements& n, ZeroBytes& out) {
       out.gradient = each * n.trained;
       out.gradient_before = accumulates ? out.gradient : 0;
       out.step_gradient = out.gradient;
-      out.bucket = s.sharding == Sharding::kZero1 && n.share > 1 ? 2 * 2 * bucket : 0;
+      out.bucket = s.sharding == Sharding::kZero1 ? buffers : 0;
       break;
     case Sharding::kZero2:
       out.gradient = offloaded ? 0 : (2 + (accumulates ? each : 0)) * n.trained / n.share;
       out.gradient_before = offloaded || !accumulates ? 0 : each * n.trained / n.share;
       out.step_gradient = out.gradient;
-      out.bucket = n.share > 1 ? 2 * 2 * bucket : 0;
+      out.bucket = buffers;
       break;
     case Sharding::kZero3:
       out.gradient = out.gradient_before = out.step_gradient = offloaded ? 0 : each * n.trained / n.share;
-      out.bucket_always += 2 * bucket;
-      out.bucket = 2 * std::min(bucket, n.layer) + 2 * n.largest;  // flattened for the reduce-scatter, and a gradient too large for it
+      out.bucket_always += 2 * buffer;
+      out.bucket = 2 * std::min({buffer, n.trained, n.layer}) + 2 * n.largest;  // flattened to be scattered, and one that is too large
       break;
   }
   if (s.sharding == Sharding::kZero2 && offloaded) out.bucket += 2 * n.layer;
