@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The main job of scripts/quickstart: two ranks learn this repository's text, one rank resumes, prediction and measurement agree to the
-# byte. 90 steps; quickstart_nightly.sh has all 300.
+# byte. 45 steps; quickstart_nightly.sh has all 300.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 need_trainer
-steps=60 most_loss=3.0
+steps=45 most_loss=3.0
 if [[ -n ${DISTSETUP_NIGHTLY:-} ]]; then steps=300 most_loss=2.5; fi
 
 begin=$(date +%s)
