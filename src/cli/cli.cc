@@ -69,7 +69,9 @@ int run_words(const std::vector<std::string>& words) {
   const bool wants_help = asks_for_help(words);
   const Chosen chosen = words[0][0] == '-' ? Chosen{} : choose(words);
   if (chosen.command == nullptr) {
-    if (wants_help) return print_result(terminal, long_help(terminal.out));
+    const std::string of_group = wants_help ? group_help(words[0], terminal.out) : "";  // data --help
+    if (!of_group.empty()) return print_result(terminal, of_group);
+    if (wants_help && words[0][0] == '-') return print_result(terminal, long_help(terminal.out));
     return fail(failed, terminal, {unknown_command(words)});
   }
   if (wants_help) return print_result(terminal, command_help(*chosen.command, terminal.out));

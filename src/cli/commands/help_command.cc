@@ -25,6 +25,8 @@ int run_help(const Arguments& arguments, const Terminal& terminal) {
   if (same_name(topic, "exit-codes")) return print_result(terminal, exit_codes_help());
   if (same_name(topic, "keys")) return print_result(terminal, keys_help(terminal.out));
   if (const Command* command = find_command(topic)) return print_result(terminal, command_help(*command, terminal.out));
+  const std::string of_group = group_help(topic, terminal.out);
+  if (!of_group.empty()) return print_result(terminal, of_group);
   return fail(
       arguments, terminal,
       {error(code::kUnknownCommand, command_line(), fmt::format("no help about '{}'", topic), suggest_command(topic, help_topics()))});

@@ -131,6 +131,18 @@ std::string long_help(const TextStream& stream) {
   return text;
 }
 
+std::string group_help(std::string_view group, const TextStream& stream) {
+  std::string examples, lines;
+  for (const Command& command : commands()) {
+    if (!command.name.starts_with(std::string(group) + " ")) continue;
+    if (!command.examples.empty()) examples += "  " + command.examples[0] + "\n";
+    lines += fmt::format("  {:<19}{}\n", command.name, command.summary);
+  }
+  if (lines.empty()) return "";
+  return fmt::format("{}\n{}\n{}\n{}\nFlags: distsetup {} SUBCOMMAND --help\n", heading("Examples", stream), examples,
+                     heading("Commands", stream), lines, group);
+}
+
 std::string command_help(const Command& command, const TextStream& stream) {
   const size_t width = static_cast<size_t>(std::min(stream.width_columns, kWidestColumns));
   std::string text = wrapped(command.summary, 0, width) + "\n\n";

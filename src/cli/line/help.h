@@ -1,6 +1,7 @@
 // Help, from the flag table and the planner's key table.
 #pragma once
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -9,8 +10,9 @@
 
 namespace distsetup {
 
-std::string short_help();                         // no arguments: ten lines
-std::string long_help(const TextStream& stream);  // --help: every command
+std::string short_help();                                                  // no arguments: ten lines
+std::string long_help(const TextStream& stream);                           // --help: every command
+std::string group_help(std::string_view group, const TextStream& stream);  // "data": the commands that begin with it; "" = none does
 std::string command_help(const Command& command, const TextStream& stream);
 std::string keys_help(const TextStream& stream);  // every key of the run file
 std::string key_help(const SpecKey& key);         // one
