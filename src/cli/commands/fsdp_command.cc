@@ -5,6 +5,7 @@
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
 #include "codegen/tables/configs.h"
+#include "planner/resolve/named_model.h"
 
 namespace distsetup {
 namespace {
@@ -22,7 +23,7 @@ Diagnostics add_run(const Arguments& arguments, const Session& session, const Te
   const std::optional<std::string> model = spec->text("model");
   if (!model) return diagnostics;
   // The class alone: whether the bundled trainer runs the model does not matter here.
-  const Result<Geometry> geometry = resolve_model(session.presets, *model, command_line());
+  const Result<Geometry> geometry = named_model(session.presets, *model, command_line());
   append(diagnostics, geometry.diagnostics);
   if (geometry.ok()) options.layer_classes = {geometry->layer_class};
   return diagnostics;

@@ -20,6 +20,7 @@
 #include "model/count.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
+#include "planner/resolve/named_model.h"
 
 namespace distsetup {
 namespace {
@@ -85,7 +86,7 @@ Result<LintContext> lint_context(const Arguments& arguments) {
     }
   }
   if (session.ok() && arguments.has("model")) {
-    const Result<Geometry> model = resolve_model(session->presets, arguments.text("model"), command_line());
+    const Result<Geometry> model = named_model(session->presets, arguments.text("model"), command_line());
     append(diagnostics, model.diagnostics);
     if (model.ok()) {
       context.layer_class = model->layer_class;

@@ -22,6 +22,7 @@
 #include "cli/settings/data_sources.h"
 #include "data/synthetic_set.h"
 #include "plan/plan.h"
+#include "planner/resolve/named_model.h"
 #include "planner/resolve/read_inputs.h"
 #include "planner/resolve/resolve_training.h"
 #include "weights/hub_cache.h"
@@ -172,7 +173,7 @@ Result<SyntheticSet> synthetic_of(const Spec& spec, const Presets& presets) {
   if (set.vocabulary_size > 0 && set.sequence_length > 0) return set;
   const std::string folder = folder_of_model(spec);
   const Result<Geometry> model =
-      resolve_model(presets, folder.empty() ? spec.text("model").value_or("") : folder, spec.at("data.synthetic"));
+      named_model(presets, folder.empty() ? spec.text("model").value_or("") : folder, spec.at("data.synthetic"));
   if (!model.ok()) return model.diagnostics;
   if (set.vocabulary_size <= 0) set.vocabulary_size = model->vocabulary;
   if (set.sequence_length <= 0) set.sequence_length = assumed_sequence_length(*model);

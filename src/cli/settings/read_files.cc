@@ -14,6 +14,7 @@
 #include "cli/settings/files_to_read.h"
 #include "cli/settings/named_file.h"
 #include "codegen/shell/quote.h"
+#include "planner/resolve/named_model.h"
 #include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
@@ -252,7 +253,7 @@ void settle_by_model(ReadFields& fields, const Presets& presets, const Spec& str
     if (name.empty() && it != fields.end()) name = field_text(it->second.value);
   }
   if (name.empty()) return;
-  const Result<Geometry> model = find_model(presets, name);
+  const Result<Geometry> model = named_model(presets, name, {});
   if (!model.ok()) return;
   ReadField layers = fields.find("derived.layers_per_virtual_stage")->second;
   layers.value = model->num_layers;

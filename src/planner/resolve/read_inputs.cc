@@ -10,6 +10,7 @@
 #include "data/prepared_set.h"
 #include "model/hf_config.h"
 #include "planner/resolve/data_scan.h"
+#include "planner/resolve/named_model.h"
 #include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 #include "weights/checkpoint_folder.h"
@@ -47,8 +48,12 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   if (!model.has_value()) return;
   std::error_code failure;
   fs::path path = (folder_of_setting(spec, "model", root) / *model).lexically_normal();
-  const bool is_of_hub = wants_weights(spec) && !fs::exists(path, failure) && is_hub_id(*model);
-  if (const Result<fs::path> found = directory_of_setting(spec, "model", *model, root); is_of_hub && found.ok()) path = *found;
+  bool is_of_hub = false;
+  if (!fs::exists(path, failure) && is_hub_id(*model) && (wants_weights(spec) || !find_model(presets, *model).ok())) {
+    const Result<std::string> found = find_in_hub_cache(*model, spec.at("model"));
+    is_of_hub = found.ok();
+    if (is_of_hub) path = *found;
+  }
   const fs::path config = fs::is_directory(path, failure) ? path / "config.json" : path;
   if (config.filename() != "config.json" || !fs::is_regular_file(config, failure)) {
     if (std::optional<Diagnostic> own =
@@ -56,7 +61,8 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
       said.push_back(std::move(*own));
     else if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure))
       said.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model),
-                           "give a directory that has one, or a preset's name"));
+                           is_of_hub ? fmt::format("download it: hf download {} config.json", *model)
+                                     : "give a directory that has one, or a preset's name"));
     return;
   }
   Result<std::string> text = read_file(config.string());
@@ -69,6 +75,7 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   const fs::path folder = fs::absolute(config, failure).lexically_normal().parent_path();
   Result<Geometry> geometry = geometry_from_hf_config(presets, *value, folder.filename().string(), folder.string());
   append(said, geometry.diagnostics);
+  if (geometry.ok() && is_of_hub) name_by_hub_id(*model, *geometry);
   if (geometry.ok()) inputs.model = std::move(*geometry);
 }
 

@@ -21,6 +21,7 @@
 #include "model/validate.h"
 #include "plan/native_program.h"
 #include "planner/resolve/data_scan.h"
+#include "planner/resolve/named_model.h"
 #include "planner/resolve/refuse_not_native.h"
 #include "planner/resolve/resolve_attention.h"
 #include "planner/resolve/resolve_checkpoints.h"
@@ -91,7 +92,9 @@ void resolve_model(Resolving& r) {
     r.plan().model = *r.inputs.model;
     r.used_texts += r.inputs.model_text;
   } else if (const auto name = r.spec.text("model"); name.has_value()) {
-    take_geometry(r, find_model(r.presets, *name, r.spec.at("model")));
+    Result<Geometry> known = find_model(r.presets, *name, r.spec.at("model"));
+    say_how_to_download(*name, known.diagnostics);
+    take_geometry(r, std::move(known));
     r.used_texts += preset_text(r.presets, "models", r.plan().model.name);
   } else {
     r.fail(code::kMissingKey, "model", "no model given, expected a size, a preset or a directory with config.json", "add --model 8B");
