@@ -130,6 +130,13 @@ TEST_CASE("user terms: counts are read as people write them") {
   for (const char* no : {"4", "M", "4MB", "4X", "", "-4M", "4Mx"}) CHECK_FALSE(is_short_count(no));
   CHECK_FALSE(parse_count("99999999999T").ok());
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"global-batch-tokens", "4M"}})->global_batch_tokens == 4'000'000);
+  const auto length = [](const char* text) {
+    return resolved({{"model", "llama3.1_8b"}, {"nodes", "1"}, {"sequence-length", text}})->base.train.sequence_length;
+  };
+  CHECK(length("8k") == 8192);  // a context's K is 1,024
+  CHECK(length("128K") == 131072);
+  CHECK(length("8Ki") == 8192);
+  CHECK(length("8000") == 8000);
   Spec spec;
   CHECK(has_error(set_flag(spec, "gpus", "4k", {"command line", 0, 0})));  // GPUs are no such count
 }

@@ -84,6 +84,11 @@ Result<double> as_share(const Value& value) {
   return percent;
 }
 
+// A context of "8k" has 8,192 tokens, in every model's name and card; a batch of "4M" has 4,000,000.
+std::string spelled_out(const SpecKey& key, const std::string& text) {
+  return key.path == "train.sequence_length" && !text.ends_with('i') ? text + "i" : text;
+}
+
 template <class T>
 Diagnostics check_range(const SpecKey& key, const Value& value, T number) {
   if (static_cast<double>(number) >= key.minimum && static_cast<double>(number) <= key.maximum) return {};
@@ -129,7 +134,8 @@ Result<Setting> parse_scalar(const SpecKey& key, const Value& value) {
     case SettingType::kBool: problems = take(as_bool(value)); break;
     case SettingType::kInt:
       if (key.path == "hardware.nodes" && is_elastic_range(value.text)) return no_elastic_range(key, value);
-      problems = take(key.is_count && is_short_count(value.text) ? parse_count(value.text, value.location) : as_int(value));
+      problems =
+          take(key.is_count && is_short_count(value.text) ? parse_count(spelled_out(key, value.text), value.location) : as_int(value));
       if (key.is_count && !problems.empty() && problems.front().help.empty())
         problems.front().help = "write it like 4000000, 4M or 15T";
       if (problems.empty()) problems = check_range(key, value, std::get<int64_t>(setting.value));

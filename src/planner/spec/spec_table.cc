@@ -145,7 +145,7 @@ std::vector<SpecKey> make_keys() {
               {"max-seq-length", ""},
               {"max-len", ""},
               {"block-size", ""}},
-             "4096", "tokens", {1, 1e7}, "tokens of one sequence"),
+             "4096", "tokens", {1, 1e7}, "tokens of one sequence; 8k is 8,192"),
       number(Type::kInt, "train.global_batch", {{"global-batch", ""}, {"global-batch-size", ""}, {"train-batch-size", ""}},
              "from global_batch_tokens", "sequences", {1, 1e9}, "sequences (dpo: pairs) per optimizer step, over all GPUs"),
       number(Type::kInt, "train.global_batch_tokens", {{"global-batch-tokens", ""}, {"tokens-per-step", ""}}, "1048576", "tokens",
