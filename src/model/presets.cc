@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 
@@ -260,6 +261,18 @@ Result<const PresetFile*> model_file(const Presets& presets, std::string_view na
   return found.file;
 }
 
+// The maker and the series stand before a GPU's name where nvidia-smi, rocm-smi and device plugins print it: "NVIDIA A100-SXM4-80GB",
+// "Tesla V100-SXM2-32GB", "AMD Instinct MI300X".
+std::string_view without_maker(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kMakers = {"nvidia", "amd", "geforce", "tesla", "instinct"};
+  for (;;) {
+    const size_t end = name.find_first_of(" -_");
+    if (end == std::string_view::npos || end + 1 == name.size()) return name;
+    if (std::find(kMakers.begin(), kMakers.end(), lower(name.substr(0, end))) == kMakers.end()) return name;
+    name.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace
 
 Result<Geometry> find_model(const Presets& presets, std::string_view name, const Location& at) {
@@ -321,7 +334,9 @@ Result<Geometry> resolve_model(const Presets& presets, const std::string& name, 
 Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const Location& at) {
   std::string_view rest;
   GpuChoice choice = split_count(name, rest);
-  const PresetMatch found = look_up(presets, "gpus", rest, code::kUnknownGpu, "GPU", at);
+  PresetMatch found = look_up(presets, "gpus", rest, code::kUnknownGpu, "GPU", at);
+  if (const std::string_view own = without_maker(rest); found.file == nullptr && own.size() < rest.size())
+    found = look_up(presets, "gpus", own, code::kUnknownGpu, "GPU", at);
   if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
   const Result<Value> value = read_preset(*found.file);
   if (!value.ok()) return value.diagnostics;

@@ -32,6 +32,32 @@ std::string gpu_id(const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("presets: a GPU answers to the name that its driver prints") {
+  const std::map<std::string, std::string> printed = {{"NVIDIA A100-SXM4-80GB", "a100_sxm_80"},
+                                                      {"NVIDIA A100-SXM4-40GB", "a100_sxm_40"},
+                                                      {"NVIDIA A100 80GB PCIe", "a100_pcie_80"},
+                                                      {"NVIDIA A100-PCIE-40GB", "a100_pcie_40"},
+                                                      {"NVIDIA-H100-80GB-HBM3", "h100_sxm"},  // a label of Kubernetes
+                                                      {"NVIDIA H100 PCIe", "h100_pcie"},
+                                                      {"NVIDIA H100 NVL", "h100_nvl"},
+                                                      {"NVIDIA H200", "h200_sxm"},
+                                                      {"NVIDIA GH200 480GB", "gh200_96"},
+                                                      {"NVIDIA B200", "b200"},
+                                                      {"8x NVIDIA GeForce RTX 4090", "rtx_4090"},
+                                                      {"NVIDIA RTX A6000", "rtx_a6000"},
+                                                      {"NVIDIA RTX 6000 Ada Generation", "rtx_6000_ada"},
+                                                      {"NVIDIA L40S", "l40s"},
+                                                      {"NVIDIA A10G", "a10g"},
+                                                      {"Tesla T4", "t4"},
+                                                      {"Tesla V100-SXM2-16GB", "v100_sxm_16"},
+                                                      {"AMD Instinct MI300X", "mi300x"}};
+  for (const auto& [name, id] : printed) CHECK(gpu_id(name) == id);
+  for (const char* no : {"NVIDIA", "NVIDIA GeForce", "AMD A100-SXM4-90GB", "Tesla"}) {
+    INFO(no);
+    CHECK_FALSE(find_gpu(presets(), no).ok());
+  }
+}
+
 TEST_CASE("presets: every file reads without a complaint and states its source and date") {
   size_t num_read = 0;
   for (const std::string& id : preset_ids(presets(), "models")) {

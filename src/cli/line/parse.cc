@@ -6,6 +6,7 @@
 #include "cli/line/parse.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -44,6 +45,30 @@ bool is_value_of(const SpecKey& key, std::string_view word) {
   return is_number && (key.type == SettingType::kInt || key.type == SettingType::kDouble);
 }
 
+// What the word says beside a flag: "--lora" is a value of a setting, --finetune lora; "--offload" is how several flags begin. Empty:
+// nothing, or too much to print.
+std::vector<std::string> meant_otherwise(const Command& command, std::string_view word) {
+  constexpr size_t kMostValues = 2, kMostFlags = 4;
+  const std::string_view bare = word.substr(word.find_first_not_of('-'));
+  const auto is_it = [bare](std::string_view one) { return same_name(one, bare); };
+  std::vector<std::string> values, other_names, flags;
+  for (const SpecKey& key : spec_keys()) {
+    if (!takes_key(command, key)) continue;
+    for (const SettingChoice& choice : key.choices) {
+      const std::string setting = fmt::format("--{} {}", key.flags.front().name, choice.value);
+      if (!choice.refused.empty()) continue;
+      if (is_it(choice.value)) values.push_back(setting);
+      if (std::any_of(choice.aliases.begin(), choice.aliases.end(), is_it)) other_names.push_back(setting);
+    }
+    const auto begins = [bare](const SettingFlag& flag) { return flag.name.starts_with(std::string(bare) + "-"); };
+    const auto flag = std::find_if(key.flags.begin(), key.flags.end(), begins);
+    if (flag != key.flags.end()) flags.push_back(fmt::format("--{}", flag->name));
+  }
+  if (values.empty()) values = std::move(other_names);
+  if (!values.empty() && values.size() <= kMostValues) return values;
+  return flags.size() <= kMostFlags ? flags : std::vector<std::string>{};
+}
+
 Diagnostic unknown_flag(const Command& command, std::string_view word) {
   // A setting of a run, at a command that takes the plan that was made with it.
   const bool takes_plan = command.positional.find("plan.json") != std::string::npos;
@@ -53,10 +78,12 @@ Diagnostic unknown_flag(const Command& command, std::string_view word) {
                     word.substr(0, word.find('=')), command.name);
     return error(code::kUnknownFlag, command_line(), fmt::format("unknown flag '{}' of 'distsetup {}'", word, command.name), help);
   }
+  std::vector<std::string> meant = meant_otherwise(command, word.substr(0, word.find('=')));
   const std::vector<std::string> known = flag_spellings(command);
-  const std::string nearest = nearest_name(word, known);
-  const std::string help =
-      nearest.empty() ? fmt::format("flags: distsetup {} --help", command.name) : fmt::format("did you mean '{}'", nearest);
+  if (const std::string nearest = nearest_name(word, known); meant.empty() && !nearest.empty()) meant = {nearest};
+  const std::string help = meant.empty()
+                               ? fmt::format("flags: distsetup {} --help", command.name)
+                               : fmt::format("did you mean {}'{}'", meant.size() == 1 ? "" : "one of ", fmt::join(meant, "', '"));
   return error(code::kUnknownFlag, command_line(), fmt::format("unknown flag '{}' of 'distsetup {}'", word, command.name), help);
 }
 
