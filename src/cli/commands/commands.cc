@@ -3,18 +3,28 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "base/names.h"
 
 namespace distsetup {
 
+// Words of other tools for what a command does here.
+constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {{"estimate", "plan"}, {"predict", "plan"}, {"run", "launch"},
+                                                                         {"start", "launch"},  {"train", "launch"}, {"check", "lint"}};
+
 std::string suggest_command(const std::string& typed, const std::vector<std::string>& known) {
   std::vector<std::string> below;  // "config" alone
-  for (const std::string& name : known)
+  for (const std::string& name : known) {
     if (name.starts_with(typed + " ")) below.push_back(name);
+    if (name.ends_with(" " + typed)) below.push_back(name);  // "prepare" of "data prepare"
+  }
+  const auto meant = std::find_if(std::begin(kOtherWords), std::end(kOtherWords), [&](const auto& one) { return one.first == typed; });
+  if (meant != std::end(kOtherWords)) return fmt::format("did you mean '{}'", meant->second);
   if (below.empty()) return suggest(typed, known);
   if (below.size() == 1) return fmt::format("did you mean '{}'", below.front());
   return fmt::format("use one of {}", fmt::join(below, ", "));

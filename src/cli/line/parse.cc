@@ -64,6 +64,9 @@ std::vector<std::string> meant_otherwise(const Command& command, std::string_vie
     const auto flag = std::find_if(key.flags.begin(), key.flags.end(), begins);
     if (flag != key.flags.end()) flags.push_back(fmt::format("--{}", flag->name));
   }
+  for (const Flag& flag : command.flags) {
+    if (flag.name.starts_with(std::string(bare) + "-")) flags.push_back("--" + flag.name);
+  }
   if (values.empty()) values = std::move(other_names);
   if (!values.empty() && values.size() <= kMostValues) return values;
   return flags.size() <= kMostFlags ? flags : std::vector<std::string>{};
