@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/diagnostic_codes.h"
 #include "base/json.h"
 #include "base/quantity.h"
 #include "cli/deliver/targets.h"
@@ -275,4 +276,18 @@ TEST_CASE("user terms: what would fit names more nodes and, where one has enough
   }());
   CHECK(index_of("--nodes") < index_of("--gpu "));
   CHECK(index_of("--gpu ") < static_cast<std::ptrdiff_t>(fixes.size()));
+}
+
+TEST_CASE("user terms: methods and settings that nobody here trains with are refused by name") {
+  for (const auto& [flag, text] : Flags{{"method", "kto"}, {"method", "grpo"}, {"adapter", "dora"}, {"lora-dropout", "0.1"}}) {
+    Spec spec;
+    const Diagnostics said = set_flag(spec, flag, text, {"command line", 0, 0});
+    INFO(flag << " " << text);
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].code == code::kUnsupportedFeature);
+    CHECK(said[0].message.find(text) != std::string::npos);
+  }
+  Spec spec;
+  CHECK(set_flag(spec, "method", "dpo", {"command line", 0, 0}).empty());  // near misses
+  CHECK(set_flag(spec, "lora-dropout", "0.0", {"command line", 0, 0}).empty());
 }

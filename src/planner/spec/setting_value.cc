@@ -68,6 +68,10 @@ Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
     spellings.emplace_back(c.value);
     spellings.insert(spellings.end(), c.aliases.begin(), c.aliases.end());
   }
+  if (key.choices.size() == 1)
+    return mistake(code::kUnsupportedFeature, value,
+                   fmt::format("{} '{}' is not supported, only {} is", key.path, text, key.choices.front().value),
+                   "leave it out; where another tool trains, add it to the file that is written for it");
   const std::string near = nearest_name(text, spellings);
   return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected one of {}", text, key.path, known_values(key)),
                  near.empty() ? "" : fmt::format("did you mean '{}'", near));

@@ -75,10 +75,25 @@ const std::vector<SettingChoice> kFinetune = {
     {"dora", {}, "", "the trainers that are planned for have no magnitudes beside adapters; take lora"},
 };
 
+constexpr std::string_view kNotPlanned = "it is not planned for any trainer; TRL, OpenRLHF and verl train so";
+
+const std::vector<SettingChoice> kMethods = {
+    {"pretrain", {"pretraining", "from_scratch"}, "next token on all tokens", ""},
+    {"sft", {"finetune", "fine_tune", "supervised"}, "next token on answers", ""},
+    {"dpo", {}, "preference pairs against a frozen reference", ""},
+    {"kto", {"kto_pair"}, "", kNotPlanned},
+    {"orpo", {}, "", kNotPlanned},
+    {"simpo", {}, "", kNotPlanned},
+    {"ppo", {"rlhf"}, "", kNotPlanned},
+    {"grpo", {"gspo", "dapo", "rloo"}, "", kNotPlanned},
+    {"reward", {"rm", "reward_model"}, "", kNotPlanned},
+};
+
 std::vector<SpecKey> make_keys() {
   std::vector<SpecKey> keys = {
       text_key("model", {{"model", ""}, {"hf-model", ""}, {"base-model", ""}, {"model-name", ""}, {"model-name-or-path", ""}},
-               "required", "a size (70B), a preset (llama3_8b), or a directory with config.json"),
+               "required",
+               "a size (70B), a preset (llama3_8b), a directory with config.json, or the id of a downloaded model (org/name)"),
       text_key("model.weights", {{"weights", ""}}, "the model's directory",
                "with init weights: a directory with safetensors, or the id of a downloaded model (org/name)"),
 
@@ -108,11 +123,7 @@ std::vector<SpecKey> make_keys() {
       choice("trainer.attention", {{"attention", ""}, {"attn-implementation", ""}, {"attn-impl", ""}}, attention_kernels(), "sdpa",
              "which kernel computes attention (not the bundled trainer)"),
 
-      choice("train.method", {{"method", ""}},
-             {{"pretrain", {"pretraining", "from_scratch"}, "next token on all tokens", ""},
-              {"sft", {"finetune", "fine_tune", "supervised"}, "next token on answers", ""},
-              {"dpo", {}, "preference pairs against a frozen reference", ""}},
-             "pretrain", "what the training does"),
+      choice("train.method", {{"method", ""}}, kMethods, "pretrain", "what the training does"),
       choice("train.loss", {{"loss", ""}, {"loss-type", ""}, {"dpo-loss", ""}}, pair_losses(), "sigmoid",
              "dpo: what a pair costs (bundled trainer)"),
       number(Type::kDouble, "train.beta", {{"beta", ""}, {"dpo-beta", ""}, {"pref-beta", ""}}, "0.1", "", {1e-6, 1e6},
@@ -230,7 +241,7 @@ std::vector<SpecKey> make_keys() {
       typed(Type::kBool, text_key("adapter.rslora", {{"rslora", "true"}, {"use-rslora", "true"}}, "false",
                                   "adapters are scaled by alpha / sqrt(rank) (bundled trainer)")),
       choice("adapter.dropout", {{"lora-dropout", ""}}, {{"0", {"0.0", "none"}, "none", ""}}, "0",
-             "dropout on adapters: there is none"),
+             "dropout on adapters: there is none, so that every mesh trains alike"),
       text_key("adapter.from", {{"adapter-from", ""}, {"lora-model-dir", ""}}, "none",
                "a folder of PEFT's that the adapters start from, with its rank, alpha and targets (bundled trainer)"),
 
