@@ -8,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "cli/settings/named_file.h"
 #include "codegen/read/read_script.h"
+#include "codegen/read/settle.h"
 #include "codegen/read/started_scripts.h"
 
 namespace distsetup {
@@ -35,6 +36,9 @@ bool FilesToRead::add_named(const LostKey& lost, const foreign::Document& from, 
   file.path = found->path;
   file.is_started = lost.key == kStartedScript;
   file.is_config = lost.key == "config";
+  file.is_below_config = file.is_config || std::any_of(files_.begin(), files_.end(), [&](const FileToRead& one) {
+                           return one.is_below_config && one.path == from.path;
+                         });
   if (file.is_started) {
     std::vector<foreign::StartedScript> all = foreign::started_scripts(from);
     for (foreign::StartedScript& one : all) {
@@ -51,6 +55,42 @@ bool FilesToRead::add_named(const LostKey& lost, const foreign::Document& from, 
                         "give the file itself where it is another one"));
   }
   return true;
+}
+
+void leave_sharding_to_the_line(std::vector<Reading>& readings, const std::set<std::string>& below_config, Diagnostics& said) {
+  const auto said_of = [](const ReadFields& fields, const char* name) -> const ReadField* {
+    const auto it = fields.find(name);
+    return it == fields.end() ? nullptr : &it->second;
+  };
+  const auto given = [&said_of](const ReadFields& fields, const char* name) {
+    const ReadField* one = said_of(fields, name);
+    return one != nullptr && one->is_assumed ? nullptr : one;
+  };
+  std::vector<ReadFields> all;
+  for (const Reading& one : readings) {
+    all.push_back(one.fields);
+    settle_derived(all.back());
+  }
+  size_t of_line = 0;
+  while (of_line < readings.size() &&
+         (below_config.count(readings[of_line].file) != 0 || given(all[of_line], "strategy.sharding") == nullptr))
+    ++of_line;
+  if (of_line == readings.size()) return;
+  for (size_t i = 0; i < readings.size(); ++i) {
+    if (below_config.count(readings[i].file) == 0) continue;
+    const ReadField* own = nullptr;
+    for (const char* name : {"strategy.sharding", "strategy.trainer"}) {
+      const ReadField *one = given(all[i], name), *other = said_of(all[of_line], name);  // a trainer's own file implies it
+      if (own == nullptr && one != nullptr && other != nullptr && one->value != other->value) own = one;
+    }
+    if (own == nullptr) continue;
+    said.push_back(note(code::kUnknownValue, own->at,
+                        fmt::format("'{}' is left out: {}, which the command line names, says how the model is sharded", own->key,
+                                    readings[of_line].file)));
+    std::erase_if(all[i],
+                  [](const auto& field) { return field.first.starts_with("strategy.") || field.first.starts_with("offload."); });
+    readings[i].fields = std::move(all[i]);
+  }
 }
 
 Diagnostics nothing_but_started(const std::vector<Reading>& readings) {

@@ -1,5 +1,6 @@
 // The files of a command line, and those that they name: configurations, and scripts that they start. Each is read once.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct FileToRead {
   std::string path;
   bool is_given = false;                      // on the command line
   bool is_config = false;                     // by --config of a script of one's own, which may be of a form that nobody else has
+  bool is_below_config = false;               // such a file, or one that it names: what the line itself names is over it
   bool is_started = false;                    // by another script, whose nodes and GPUs count and not its own
   bool is_plain = false;                      // no launcher starts it: bash run.sh
   bool is_helper = false;                     // one of several such: bash setup.sh
@@ -31,6 +33,9 @@ class FilesToRead {
   std::vector<FileToRead> files_;
   size_t at_ = 0;
 };
+
+// How the model is sharded, where files of `below_config` (FileToRead::is_below_config) and others differ: theirs is left out.
+void leave_sharding_to_the_line(std::vector<Reading>& readings, const std::set<std::string>& below_config, Diagnostics& said);
 
 // A script that is started by itself and in which no known tool or launcher is: an evaluation, a download.
 bool says_nothing_of_a_run(const FileToRead& file, const std::vector<Reading>& readings);

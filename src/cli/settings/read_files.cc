@@ -98,9 +98,11 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
   std::vector<Reading> readings;
   Diagnostics diagnostics;
   FilesToRead all(paths);
+  std::set<std::string> below_config;
   while (const FileToRead* next = all.next()) {
     const FileToRead file = *next;
     const std::string& path = file.path;
+    if (file.is_below_config) below_config.insert(path);
     const Result<std::string> text = read_file(path);
     if (!text.ok()) {
       append(diagnostics, text.diagnostics);
@@ -137,6 +139,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
     }
   }
   if (!has_error(diagnostics)) append(diagnostics, nothing_but_started(readings));
+  leave_sharding_to_the_line(readings, below_config, diagnostics);
   const auto none = [&readings](auto has) { return std::none_of(readings.begin(), readings.end(), has); };
   if (!said.stage.empty() && none([](const Reading& one) { return !one.stage.empty(); }) && !has_error(diagnostics)) {
     diagnostics.push_back(error(code::kUnknownValue, command_line(),
