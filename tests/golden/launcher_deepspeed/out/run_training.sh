@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 9bf4b5c1b6196d385c6dc78f539231ee1e29379ee25a1834ef20f4a1b4c458a1
+# distsetup 0.1.0, inputs 679f48fd3ca8ac1dd6699af8b29ae50494f9664ddd5cbef004f5bcb03d848428
 # command: distsetup launcher --model llama3.2_1b --zero-stage 2 --recompute none --micro-batch 2 --num_nodes 1 --num_gpus_per_node 8 --use_deepspeed -- train.py --text 'a b'
 # plan: llama3.2_1b, zero2, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks

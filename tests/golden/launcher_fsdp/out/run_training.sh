@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 787eac7be9aa4672672b1fd6f8cde1ed0b20241e261568847cbf02ef32229e4d
+# distsetup 0.1.0, inputs 414508ca466755c6c7b8c0d3e04ac342cb6ad5ec950684f40c47d2f2b9e877bf
 # command: distsetup launcher --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --micro-batch 2 --num_nodes 2 --num_gpus_per_node 8 --use_fsdp --node_rank 1 --master_addr node0 -- train.py
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 5a7842be146e98566abe1db33c9b3049817633402689da2c5d5bb61150b7b250
+# distsetup 0.1.0, inputs f3069548901b49b05d9d6f776820b82436dfd32a63e5de6d3fa00afa9fdbbc45
 # command: distsetup launcher --model llama3.2_1b --sharding zero3 --num_nodes 4 --num_gpus_per_node 8 --master_addr 192.168.1.100 --master_port 29500
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks

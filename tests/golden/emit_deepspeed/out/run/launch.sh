@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 3b8f44f77d4a4ab34ece81ae44060f0c5501e8aef641f35a20e407691aef7853
+# distsetup 0.1.0, inputs fed8edb97e49df02e980dbc5398d9d9cf20770f75b25b10d1c0e70cd194fd7c3
 # command: distsetup emit --target deepspeed --model 8B --nodes 2 --gpus 8xH100-80GB --sharding zero2 --recompute none --micro-batch 1
 # plan: llama3_8b, zero2, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 0e384779a082b129931e28e2a30335eebb027c5e7e3eb9d3137d539c9e6a0a85
+# distsetup 0.1.0, inputs 7cae40def00c07d6773f15b2cd32a9669c3f6f5cf1d833f7bb0a5d990a3d70f2
 # command: distsetup emit --target deepspeed --model 13B --nodes 2 --gpus 8xH100-80GB --sharding zero3 --hpz 8 --recompute full --micro-batch 1
 # plan: llama2_13b, zero3, recompute full, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

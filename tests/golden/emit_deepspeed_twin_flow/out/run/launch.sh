@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs af607df8e33d02e786b2d1a683f9cb5b0f5759eb1f248bce0acbad590890cfc8
+# distsetup 0.1.0, inputs 33aa02503f1fa0138406cb8e8426e5c3e73e3cba683ed3914607572c7f3a2852
 # command: distsetup emit --target deepspeed --model 8B --nodes 1 --gpus 4xH100-80GB --sharding zero3 --offload-optimizer host --offload-optimizer-ratio 0.4
 # plan: llama3_8b, zero3, recompute full, bf16: fits
 # 1 node × 4 GPUs = 4 ranks

@@ -1,5 +1,5 @@
 #!/bin/bash
-# distsetup 0.1.0, inputs c7c89142553aa9717a6aa029fc10121b0cce18be1f4106e43f7af018e159f6c1
+# distsetup 0.1.0, inputs 245fc273920c2aae971506bb528e9a8152952e199fbb943be5088055b832ba77
 # command: distsetup emit --target launch-scripts --use scratch_7b --gpu h100_sxm --job-name llm-training --cpus-per-task 12 --mem 0 --time-limit 48:00:00 --partition gpu --exclusive --output-log logs/train_%j.out
 # plan: scratch_7b_wide, zero3, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks

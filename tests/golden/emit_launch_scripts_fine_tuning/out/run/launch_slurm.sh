@@ -1,5 +1,5 @@
 #!/bin/bash
-# distsetup 0.1.0, inputs 81d0a020ef9c80f76a7160933dbe158929ad94d8d2d436f19453d81a6e1b848b
+# distsetup 0.1.0, inputs 6311ff3d956e624eebae18acc0d0e51da24a793cf37cdb4c19db0c466570ad08
 # command: distsetup emit --target launch-scripts --use finetune_llama2_70b --gpu h100_sxm
 # plan: llama2_70b, zero3, recompute full, bf16: fits
 # 4 nodes × 8 GPUs = 32 ranks

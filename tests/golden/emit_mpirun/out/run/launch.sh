@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs a8b50313d15dea0a97749a435f5de448f2a77222a8ad4c72136a5745b6740d82
+# distsetup 0.1.0, inputs 567f61d34a1b9fbe6351bda27c2a0644b725809bc032ddcf0a3601ae75e0f911
 # command: distsetup emit --target mpirun --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 --hosts node0,node1 '--mpi-options=--mca btl_tcp_if_include ib0'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

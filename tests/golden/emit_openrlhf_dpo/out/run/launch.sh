@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 7bc309003566e8158c4c33c7359e8cc3f1a7c3608420c9abd83b84365168153c
+# distsetup 0.1.0, inputs 5fe72a20630d69245f236fa13d0abd2ff1561a8518713f4cbb55ac1e38f01b1c
 # command: distsetup emit --target openrlhf --method dpo --model llama3.1_8b --nodes 1 --gpus 8
 # plan: llama3.1_8b, zero3, recompute none, bf16: fits
 # 1 node × 8 GPUs = 8 ranks

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 8a9d4d8130783996d1a65c4bf1b3c94bbc2a563a20b26dc8826a981800b9f943
+# distsetup 0.1.0, inputs 62908b387f9d4cf2bb7c692e5b93703d349708b5ab8e58bef620c8d6a629abde
 # command: distsetup emit --target ssh --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 '--ssh-options=-p 2222' --export 'A=b c'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

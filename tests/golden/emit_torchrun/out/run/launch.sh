@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 5456259b21ab8ac40ddc7ac8246728f6f495af1fa50fee80212b1e3f4d47e0a3
+# distsetup 0.1.0, inputs db1138a1d1b1eeab8e12fcbdf426c7b304d2158060efd2f5543e1aa86c9b4a2f
 # command: distsetup emit --target torchrun --model llama3.2_1b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 -- train.py --text 'it'\''s $HOME'
 # plan: llama3.2_1b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

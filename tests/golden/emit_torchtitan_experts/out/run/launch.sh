@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs 3a5c313ff61a04100e6470616ef481ce9164c45d8959310e91fa9d5e6036ff0b
+# distsetup 0.1.0, inputs 9554e4404e0d58c4988e8f8ecbf9215a647abfc64b9cd56b1f68d957192740ea
 # command: distsetup emit --target torchtitan-0.2 --model deepseek_v2_lite --nodes 2 --gpus 8xH100-80GB --sharding zero3 --ep 8 --recompute full --micro-batch 1
 # plan: deepseek_v2_lite, zero3, recompute full, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks

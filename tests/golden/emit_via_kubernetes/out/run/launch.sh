@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# distsetup 0.1.0, inputs d477b0c53e3f919b54abb835350131e2b5c9633988a1d1bdd12589510befbe6c
+# distsetup 0.1.0, inputs 2bae49d357668bb6443c3f1cef1e14783b1df4010fbaf476b63797b8e1acf8a9
 # command: distsetup emit --target transformers --via kubernetes --model llama3_8b --sharding zero3 --dp-replicate 1 --recompute none --nodes 2 --gpus 8 --image registry/name:1 --volume-claim data --node-selector pool=h100 --tolerations nvidia.com/gpu:NoSchedule -- train.py 'a b'
 # plan: llama3_8b, zero3, recompute none, bf16: fits
 # 2 nodes × 8 GPUs = 16 ranks
