@@ -68,7 +68,7 @@ Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
     spellings.emplace_back(c.value);
     spellings.insert(spellings.end(), c.aliases.begin(), c.aliases.end());
   }
-  if (key.choices.size() == 1)
+  if (key.choices.size() == 1 && as_double(value).ok())  // other tools have such values
     return mistake(code::kUnsupportedFeature, value,
                    fmt::format("{} '{}' is not supported, only {} is", key.path, text, key.choices.front().value),
                    "leave it out; where another tool trains, add it to the file that is written for it");
