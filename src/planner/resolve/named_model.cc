@@ -9,9 +9,8 @@
 
 namespace distsetup {
 
-std::string downloaded_model(const Presets& presets, const std::string& name) {
-  std::error_code failure;
-  if (std::filesystem::exists(name, failure) || !is_hub_id(name) || find_model(presets, name).ok()) return "";
+std::string downloaded_model(const Presets& presets, const std::string& name, bool is_for_weights) {
+  if (!is_hub_id(name) || (!is_for_weights && find_model(presets, name).ok())) return "";
   const Result<std::string> folder = find_in_hub_cache(name, {});
   return folder.ok() ? *folder : "";
 }
@@ -31,7 +30,8 @@ void say_how_to_download(const std::string& name, Diagnostics& diagnostics) {
 }
 
 Result<Geometry> named_model(const Presets& presets, const std::string& name, const Location& at) {
-  const std::string folder = downloaded_model(presets, name);
+  std::error_code failure;
+  const std::string folder = std::filesystem::exists(name, failure) ? "" : downloaded_model(presets, name, false);
   Result<Geometry> model = resolve_model(presets, folder.empty() ? name : folder, at);
   if (model.ok() && !folder.empty()) name_by_hub_id(name, *model);
   say_how_to_download(name, model.diagnostics);

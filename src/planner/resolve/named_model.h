@@ -11,8 +11,9 @@ namespace distsetup {
 // Presets come first, so that a plan for a published model is the same on every machine.
 Result<Geometry> named_model(const Presets& presets, const std::string& name, const Location& at);
 
-// Where a model that no preset knows was downloaded to; "" where `name` is no hub id, a preset knows it, or nothing was downloaded.
-std::string downloaded_model(const Presets& presets, const std::string& name);
+// Where a model was downloaded to; "" where `name` is no hub id, nothing was downloaded, or (`is_for_weights` is false) a preset knows
+// it: a preset describes a model as well, but has no weights.
+std::string downloaded_model(const Presets& presets, const std::string& name, bool is_for_weights);
 
 // "org/name": what was read of a folder of the hub's cache is called so, and not by its revision.
 void name_by_hub_id(const std::string& id, Geometry& model);

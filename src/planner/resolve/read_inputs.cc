@@ -48,12 +48,9 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
   if (!model.has_value()) return;
   std::error_code failure;
   fs::path path = (folder_of_setting(spec, "model", root) / *model).lexically_normal();
-  bool is_of_hub = false;
-  if (!fs::exists(path, failure) && is_hub_id(*model) && (wants_weights(spec) || !find_model(presets, *model).ok())) {
-    const Result<std::string> found = find_in_hub_cache(*model, spec.at("model"));
-    is_of_hub = found.ok();
-    if (is_of_hub) path = *found;
-  }
+  const std::string downloaded = fs::exists(path, failure) ? "" : downloaded_model(presets, *model, wants_weights(spec));
+  const bool is_of_hub = !downloaded.empty();
+  if (is_of_hub) path = downloaded;
   const fs::path config = fs::is_directory(path, failure) ? path / "config.json" : path;
   if (config.filename() != "config.json" || !fs::is_regular_file(config, failure)) {
     if (std::optional<Diagnostic> own =
