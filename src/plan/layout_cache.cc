@@ -23,12 +23,17 @@ bool is_layout_of(const Layout& layout, const Plan& plan, int stage) {
           splits_frozen(layout.sharding) == splits_frozen(plan.strategy.sharding));
 }
 
+// Frozen parameters, matrices of the optimizer and a reference's copy are found by the names of parameters.
+bool needs_names(const Plan& plan) {
+  return !tuning_of(plan.train).trains_all() || !keeps_elements(plan.train.optimizer) || keeps_reference(plan.train);
+}
+
 }  // namespace
 
 Layout make_sizes(const Plan& plan, int stage) {
-  const Tuning tuning = tuning_of(plan.train);
-  CHECK(tuning.trains_all() && keeps_elements(plan.train.optimizer) && !keeps_reference(plan.train));
-  return lay_out(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning, false, true);
+  CHECK(!needs_names(plan));
+  return lay_out(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning_of(plan.train), false,
+                 true);
 }
 
 std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage,
@@ -38,8 +43,7 @@ std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePr
     LayoutDetail detail = LayoutDetail::kParameters;
     std::shared_ptr<const Layout> layout;
   };
-  const bool has_names = !tuning_of(plan.train).trains_all() || !keeps_elements(plan.train.optimizer) || keeps_reference(plan.train);
-  if (has_names) detail = LayoutDetail::kParameters;
+  if (needs_names(plan)) detail = LayoutDetail::kParameters;
   static RecentlyMade<KnownLayout> kept(48);
   return kept
       .get(
