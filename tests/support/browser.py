@@ -9,6 +9,10 @@ import subprocess
 import time
 
 
+class PageLeft(Exception):
+    pass
+
+
 class Browser:
     def __init__(self, folder):
         program = shutil.which("chromium")
@@ -68,6 +72,8 @@ class Browser:
         while time.monotonic() < until:
             answer = self._read(60)
             if answer and answer.get("id") == self.number:
+                if "navigated or closed" in answer.get("error", {}).get("message", ""):
+                    raise PageLeft(method)
                 assert "error" not in answer, (method, answer["error"])
                 return answer["result"]
         raise SystemExit(f"chromium does not answer {method}")
@@ -94,9 +100,15 @@ class Browser:
     def scripts(self, are_on):
         self.call("Emulation.setScriptExecutionDisabled", value=not are_on)
 
+    # A page that is left while it is asked has no answer: the next one is asked again.
     def wait(self, text, limit_s=60):
         until = time.monotonic() + limit_s
-        while not self.evaluate(f"!!({text})"):
+        while True:
+            try:
+                if self.evaluate(f"!!({text})"):
+                    return
+            except PageLeft:
+                pass
             assert time.monotonic() < until, f"never true: {text}"
             time.sleep(0.2)
 

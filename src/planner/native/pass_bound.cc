@@ -69,7 +69,10 @@ PassBound::Reduction PassBound::reduction_of(const Part& own, const Part& expert
     r.once_s = waits_ ? reduce_s(own) + own.add_s : 0;
     if (waits_) r.beside_s += replicas_s(own);  // in front of it
   }
-  if (r.starts) r.before_s = own.local_add_s;
+  if (r.starts)
+    r.before_s = own.local_add_s;
+  else
+    r.replicas_s = std::max(r.replicas_s - experts.local_add_s, 0.0);  // beside that sum
   if (own_goes && !experts_go) r.after_s = experts.local_add_s;
   return r;
 }
@@ -121,7 +124,8 @@ PassBound::PairTerms PassBound::terms_of(const RowCosts::Pair& pair) const {
   const double between_s = has_experts_ ? each.before_s + each.once_s + each.after_s + (each.starts ? 0 : each.add_s) : least_add_s_;
   PairTerms t;
   t.forward_s = beside(below.forward_s, gather_s);
-  t.gathered_s = std::max(beside(above.backward_s, again_s) + between_s, again_s);
+  // The lower unit's parameters come beside both: they wait for no sum, and no sum for them.
+  t.gathered_s = std::max(above.backward_s + contention_ * std::min(above.backward_s, again_s) + between_s, again_s);
   t.reduced_s = reduced_s(pair, false);
   t.last_reduced_s = reduced_s(pair, true);
   if (!stays) t.cast_s = moves_[lower].cast_s;
@@ -187,6 +191,15 @@ double PassBound::summed_s(int first, int last, bool after_wait) const {
                   row_.kind(last).backward_s + over_kinds(first, last, &Moves::all_reduced_s));
 }
 
+// Where no unit between them reduces anything, nobody has waited yet for the last reduction above: its gradients are added when the
+// lowest unit has sent. Pairs count that sum between the two units.
+double PassBound::added_later_s(int first, int last, bool is_last) const {
+  const auto reduction = [&](int unit) -> const Reduction& { return is_last ? of(unit).last : of(unit).each; };
+  int unit = first + 1;
+  while (unit <= last && !reduction(unit).starts) ++unit;
+  return unit == first + 1 || unit > last ? 0 : reduction(unit).add_s;
+}
+
 double PassBound::until_sent_s(int first, int last, bool is_last) const {
   if (!waits_) return sum(row_.backward_s, first, last);
   const double lowest_s = row_.kind(first).backward_s;
@@ -194,7 +207,7 @@ double PassBound::until_sent_s(int first, int last, bool is_last) const {
   const Reduction& top = is_last ? of(last).last : of(last).each;
   // Before the first reduction there is no sum over replicas yet.
   const double none_s = is_last && shards_ > 1 && first + 1 < last ? least_replicas_s_ : 0;
-  return row_.kind(last).backward_s + top.before_s + top.once_s - none_s +
+  return row_.kind(last).backward_s + top.before_s + top.once_s - none_s - added_later_s(first, last, is_last) +
          over_pairs(first + 1, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s) + lowest_s;
 }
 

@@ -57,6 +57,7 @@ class PassBound {
     double cast_s = 0;                         // what a backward gathers again by itself
   };
   const Moves& of(int unit) const { return moves_[static_cast<size_t>(row_.kind_of[static_cast<size_t>(unit)])]; }
+  double added_later_s(int first, int last, bool is_last) const;
   double over_pairs(int first, int last, double PairTerms::*term) const;
   double over_kinds(int first, int last, double Moves::*field) const;
   double sum(const std::vector<double>& of, int first, int last) const {
