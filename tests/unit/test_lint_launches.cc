@@ -298,6 +298,10 @@ TEST_CASE("lint launches: a rank that is the same for all, and ranks that meet a
   CHECK(severity(two + start + "--master_addr n0 t.py\"\n") == is_error);
   CHECK(severity(two + start + "--rdzv-backend etcd-v2 --rdzv-endpoint e:2379 t.py\"\n") == is_note);
   CHECK(severity(one + "#SBATCH --ntasks-per-node=1\n" + start + "--master_addr n0 t.py\"\n") == -1);
+  // It counts the job's nodes: it is meant for more of them.
+  const std::string each = "srun bash -c \"torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 --node_rank ";
+  CHECK(severity(one + "#SBATCH --ntasks-per-node=1\n" + each + "$SLURM_PROCID --master_addr n0 t.py\"\n") == is_note);
+  CHECK(severity(one + "#SBATCH --ntasks-per-node=1\n" + each + "0 --master_addr n0 t.py >$SLURM_PROCID.log\"\n") == -1);
   const std::string run = "torchrun --nnodes=2 --nproc_per_node=8 --master_addr=10.0.0.1 ";
   check({{"TR014", "r.sh", run + "--node_rank=0 t.py\n", run + "--node_rank=$1 t.py\n"},
          {"TR014", "r.sh", run + "--node_rank=1 t.py\n", "NODE_RANK=${NODE_RANK:-0}\n" + run + "--node_rank=$NODE_RANK t.py\n"},

@@ -142,23 +142,30 @@ bool gives_rank(std::string_view before) {
   return name.find("rank") != std::string::npos || name.find("node_id") != std::string::npos;
 }
 
-// `whole`: what the range is part of, by which the rendezvous is told.
+// One task alone has the head's values. Where the line counts the job's nodes it is meant for more of them.
+bool is_for_more_nodes(std::string_view whole) {
+  return whole.find("SLURM_NNODES") != std::string_view::npos || whole.find("SLURM_JOB_NUM_NODES") != std::string_view::npos;
+}
+
+// `whole`: what the range is part of, by which the rendezvous is told. alone: there is one task.
 void report_early(const JobScript& in, TextSpan range, const std::vector<LintEdit>& edits, std::string_view where,
-                  std::string_view whole) {
+                  std::string_view whole, bool alone = false) {
   for (const auto& [name, at] : expansions(in.d.text, range)) {
-    if (kPerTask.count(name) == 0) continue;
+    const bool is_rank = gives_rank(std::string_view(in.d.text).substr(0, at));
+    if (kPerTask.count(name) == 0 || (alone && !(is_rank && is_for_more_nodes(whole)))) continue;
     const size_t length = name.size() + (in.d.text[at + 1] == '{' ? 3 : 1);
+    const std::string_view effect = alone ? "right for one node; of several, each gets" : "every node gets";
+    const bool is_note = alone || ranks_by_arrival(whole);
     in.report.add(
         "SL003", in.d, {at, at + length},
-        fmt::format("'${}' is expanded once, on the head, before {}: every node gets the head's value (rank 0)", name, where),
-        {"", "", edits, ranks_by_arrival(whole) ? std::optional<Severity>(Severity::kNote) : std::nullopt,
-         gives_rank(std::string_view(in.d.text).substr(0, at)) ? "" : "a rank is made of it"});
+        fmt::format("'${}' is expanded once, on the head, before {}: {} the head's value (rank 0)", name, where, effect),
+        {"", "", edits, is_note ? std::optional<Severity>(Severity::kNote) : std::nullopt, is_rank ? "" : "a rank is made of it"});
     return;
   }
 }
 
 void sl_early(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
-  if (tasks_of(in, srun).total() == 1) return;  // the head is the only one
+  const bool alone = tasks_of(in, srun).total() == 1;
   const ShellCommand& command = in.command(line);
   const std::string whole = text_of_words(in.part.script, command);
   for (const ShellWord& word : command.words) {
@@ -166,12 +173,12 @@ void sl_early(const JobScript& in, const LaunchLine& line, const LaunchStage& sr
     for (const WordPart& part : word.parts) {
       if (part.quote == ShellQuote::kSingle) continue;
       report_early(in, part.span, part.quote == ShellQuote::kDouble ? to_single_quotes(in, part) : std::vector<LintEdit>{},
-                   "srun starts", whole);
+                   "srun starts", whole, alone);
     }
   }
-  for (const ShellAssignment& one : command.assignments) report_early(in, one.span, {}, "srun starts", whole);
+  for (const ShellAssignment& one : command.assignments) report_early(in, one.span, {}, "srun starts", whole, alone);
   for (const HereDocument& here : command.here) {
-    if (here.expands) report_early(in, here.body, {}, "srun starts", in.d.cut(here.body));
+    if (here.expands) report_early(in, here.body, {}, "srun starts", in.d.cut(here.body), alone);
   }
 }
 
