@@ -14,8 +14,9 @@
 namespace distsetup {
 
 // Words of other tools for what a command does here.
-constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {{"estimate", "plan"}, {"predict", "plan"}, {"run", "launch"},
-                                                                         {"start", "launch"},  {"train", "launch"}, {"check", "lint"}};
+constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
+    {"estimate", "plan"}, {"estimate-memory", "plan"}, {"predict", "plan"}, {"run", "launch"},
+    {"start", "launch"},  {"train", "launch"},         {"check", "lint"}};
 
 std::string suggest_command(const std::string& typed, const std::vector<std::string>& known) {
   std::vector<std::string> below;  // "config" alone

@@ -108,7 +108,7 @@ std::vector<SpecKey> make_keys() {
              {1, 10000000}, "GPUs of all nodes together"),
       text_key("hardware.machine", {{"machine", ""}}, "none",
                "a machine preset (dgx_h100): GPU, GPUs per node and network in one name"),
-      number(Type::kBytes, "hardware.memory", {{"gpu-memory", ""}}, "the GPU's", "", {1 << 20},
+      number(Type::kBytes, "hardware.memory", {{"gpu-memory", ""}, {"vram", ""}}, "the GPU's", "", {1 << 20},
              "usable memory of one GPU, in place of the preset's"),
       number(Type::kShare, "hardware.margin", {{"margin", ""}, {"memory-margin", ""}}, "0%", "", {0, 0.9},
              "share of the memory that a plan leaves free: 5%"),
