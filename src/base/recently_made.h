@@ -1,5 +1,6 @@
 // What was asked for last, made once: for what is made hundreds of times over the same few things.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -7,7 +8,7 @@
 
 namespace distsetup {
 
-// Keeps the `most` that were made last. Safe for several threads; one of them makes at a time.
+// Keeps the `most` that were asked for last. Safe for several threads; one of them makes at a time.
 template <class T>
 class RecentlyMade {
  public:
@@ -17,8 +18,11 @@ class RecentlyMade {
   template <class Is, class Make>
   std::shared_ptr<const T> get(Is is_it, Make make) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const std::shared_ptr<const T>& one : kept_)
-      if (is_it(*one)) return one;
+    const auto known = std::find_if(kept_.begin(), kept_.end(), [&](const std::shared_ptr<const T>& one) { return is_it(*one); });
+    if (known != kept_.end()) {
+      std::rotate(kept_.begin(), known, known + 1);
+      return kept_.front();
+    }
     kept_.push_front(std::make_shared<const T>(make()));
     if (kept_.size() > most_) kept_.pop_back();
     return kept_.front();

@@ -139,10 +139,11 @@ void add(const ParameterCounts& counts, Layout& layout) {
 // Of all programs of a model: the same for every mesh with so many tensor-parallel ranks and ranks that share experts.
 struct ModelParameters {
   std::shared_ptr<const NativePrograms> programs;
+  int64_t experts_per_rank = 0;
   ProgramParameters embedding, head;
   std::vector<ProgramParameters> blocks;
   ModelParameters(const std::shared_ptr<const NativePrograms>& of, const ProgramSizes& sizes)
-      : programs(of), embedding(of->embedding, sizes), head(of->head, sizes) {
+      : programs(of), experts_per_rank(sizes.experts_per_rank), embedding(of->embedding, sizes), head(of->head, sizes) {
     for (const Program& block : of->blocks) blocks.emplace_back(block, sizes);
   }
 };
@@ -243,13 +244,14 @@ Layout lay_out(const Geometry& geometry, const Mesh& mesh, Sharding sharding, in
                bool keeps_reference, bool sizes_alone) {
   CHECK(mesh.dp_shard >= 1 && mesh.tp >= 1);
   const std::shared_ptr<const NativePrograms> programs = native_programs(geometry, {.tp = mesh.tp, .ep = mesh.ep}, tuning);
-  static RecentlyMade<ModelParameters> kept(16);
-  const std::shared_ptr<const ModelParameters> parameters = kept.get(
-      [&](const ModelParameters& known) { return known.programs == programs; },
-      [&] {
-        return ModelParameters(programs, {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}), native_symbols(geometry, 1, 1),
-                                          mesh.tp, mesh.ep > 1 || mesh.tp > 1 ? geometry.num_experts / mesh.ep : 0});
-      });
+  const int64_t experts_per_rank = mesh.ep > 1 || mesh.tp > 1 ? geometry.num_experts / mesh.ep : 0;
+  static RecentlyMade<ModelParameters> kept(64);
+  const std::shared_ptr<const ModelParameters> parameters =
+      kept.get([&](const ModelParameters& known) { return known.programs == programs && known.experts_per_rank == experts_per_rank; },
+               [&] {
+                 return ModelParameters(programs, {native_symbols(geometry, mesh.tp, 1, {.tp = mesh.tp}),
+                                                   native_symbols(geometry, 1, 1), mesh.tp, experts_per_rank});
+               });
   Layout layout;
   layout.geometry = geometry;
   layout.tuning = tuning;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/value_yaml.h"
 #include "model/condition.h"
@@ -14,12 +13,6 @@ namespace distsetup {
 
 LayerForm layer_form(const Geometry& geometry, int64_t layer) {
   return {has_window(geometry, layer), is_expert_layer(geometry, layer), is_rotated(geometry, layer)};
-}
-
-std::vector<LayerForm> layer_forms(const Geometry& geometry) {
-  std::set<LayerForm> kinds;
-  for (int64_t layer = 0; layer < geometry.num_layers; ++layer) kinds.insert(layer_form(geometry, layer));
-  return {kinds.begin(), kinds.end()};
 }
 
 bool is_subject(std::string_view subject) {

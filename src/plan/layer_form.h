@@ -18,7 +18,6 @@ struct LayerForm {
   auto operator<=>(const LayerForm&) const = default;
 };
 LayerForm layer_form(const Geometry& geometry, int64_t layer);
-std::vector<LayerForm> layer_forms(const Geometry& geometry);  // that occur, each once
 
 // Beside fields of Geometry, conditions ask whether the layer has a window, experts or rotary positions, and whether the head is the
 // embedding; attributes may be the layer's window, 0 where it has none, or what scores are multiplied by (model/rope.h).

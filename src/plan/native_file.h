@@ -1,5 +1,5 @@
 // presets/programs/native/FAMILY.yaml: the bundled trainer's program for a family of models (config.json's model_type), forward only
-// (presets/README.md says how to write one). Read once; program_of() then fills in one model's facts.
+// (presets/README.md says how to write one). Read once; model_programs.h then fills in one model's facts.
 #pragma once
 #include <map>
 #include <string>
@@ -10,7 +10,6 @@
 #include "model/geometry.h"
 #include "plan/layer_form.h"
 #include "plan/missing_kernel.h"
-#include "plan/native_program.h"
 #include "plan/program.h"
 
 namespace distsetup {
@@ -43,18 +42,5 @@ struct NativeFile {
 
 // `read_base`: the text of another file by name, "" when there is none. Errors are at `path`:line:col.
 Result<NativeFile> read_native_file(std::string_view text, const std::string& path, std::string (*read_base)(std::string_view name));
-
-// Which of a model's programs.
-struct ProgramChoice {
-  UnitKind kind = UnitKind::kBlock;
-  LayerForm layer;  // of a block
-  ProgramSplit split;
-  const Tuning* tuning = nullptr;  // with `unit`, where not all of the model is trained
-  const UnitTuning* unit = nullptr;
-};
-// One unit's program for a model, backward included. CHECKs where the file makes none: ask check_programs() first.
-Program program_of(const NativeFile& file, const ProgramChoice& choice, const Geometry& geometry);
-// "": all its programs can be made for this model; else why not. Kernels that are missing beyond some length only are no reason.
-std::string check_programs(const NativeFile& file, const Geometry& geometry, const ProgramSplit& split = {});
 
 }  // namespace distsetup

@@ -17,6 +17,7 @@
 #include "plan/expert_parallel.h"
 #include "plan/expert_rules.h"
 #include "plan/kernel_table.h"
+#include "plan/model_programs.h"
 #include "plan/native_file.h"
 #include "plan/nf4.h"
 #include "plan/packed_rows.h"
@@ -73,15 +74,24 @@ void each_op(const NativePrograms& p, F f) {
   for (const Op& op : p.head.forward) f(op);
 }
 
-// All that is known of a model's programs, or why it has none.
+// A model's programs, or why it has none.
+struct Ready {
+  Geometry geometry;
+  ProgramSplit split;
+  Tuning tuning;
+  std::string refused;
+  std::shared_ptr<const NativePrograms> programs = nullptr;    // when nothing is refused
+  std::map<Recompute, std::vector<std::string>> dropped = {};  // what recomputing drops
+};
+
+// All that is known of them, for one way to split them.
 struct Made {
   Geometry geometry;
   ProgramSplit split;
   Tuning tuning;
   Diagnostics refused;
-  LongestSequence longest;                                // of a family with a file
-  std::shared_ptr<const NativePrograms> programs;         // when nothing is refused
-  std::map<Recompute, std::vector<std::string>> dropped;  // what recomputing drops
+  LongestSequence longest;             // of a family with a file
+  std::shared_ptr<const Ready> ready;  // when nothing is refused
 };
 
 Diagnostics refused_traits(const Geometry& g) {
@@ -96,21 +106,6 @@ Diagnostics refused_traits(const Geometry& g) {
   refuse(g.scan_channels > 0, "layers that scan (Mamba)");
   refuse(g.expert_capacity > 0 && g.mlp_bias, "experts with biases that take a part of their rows (expert_capacity)");
   return out;
-}
-
-std::shared_ptr<NativePrograms> programs_of(const NativeFile& file, const Geometry& g, const ProgramSplit& split) {
-  NativePrograms p;
-  p.file = file.name;
-  p.buffers = file.buffers;
-  p.embedding = program_of(file, {UnitKind::kEmbedding, {}, split}, g);
-  p.head = program_of(file, {UnitKind::kHead, {}, split}, g);
-  std::map<LayerForm, int> kinds;
-  for (int64_t layer = 0; layer < g.num_layers; ++layer) {
-    const auto [kind, is_new] = kinds.try_emplace(layer_form(g, layer), static_cast<int>(kinds.size()));
-    if (is_new) p.blocks.push_back(program_of(file, {UnitKind::kBlock, kind->first, split}, g));
-    p.kind_of_layer.push_back(kind->second);
-  }
-  return std::make_shared<NativePrograms>(std::move(p));
 }
 
 // A model's units in order, as untuned programs have them.
@@ -229,10 +224,42 @@ std::string split_refusal(const Geometry& g, const ProgramSplit& split) {
   return "";
 }
 
+Ready make_ready(const NativeFile& file, const Geometry& g, const ProgramSplit& split, const Tuning& tuning) {
+  Ready ready{g, split, tuning, ""};
+  auto programs = std::make_shared<NativePrograms>();
+  ready.refused = model_programs(file, g, split, *programs);
+  if (!ready.refused.empty() && file.name != g.family)
+    ready.refused = fmt::format("it has none for '{}', and {}", g.family, ready.refused);
+  if (!ready.refused.empty()) return ready;
+  if (!tuning.trains_all()) {
+    ready.refused = tuning_refusal(g, split, tuning, *programs);
+    if (!ready.refused.empty()) return ready;
+    programs = tuned_programs(file, g, split, tuning, *programs);
+  }
+  if (split.preference && runs_reference(*split.preference))
+    programs->reference = reference_programs(*programs, keeps_reference(*split.preference));
+  const std::vector<std::string> saved = saved_tensors(*programs);
+  ready.dropped = {{Recompute::kNone, {}},
+                   {Recompute::kSelective, file.block.selective},
+                   {Recompute::kKeepAttention, without_attention(saved, *programs)},
+                   {Recompute::kFull, saved},
+                   {Recompute::kEveryK, saved}};
+  ready.programs = std::move(programs);
+  return ready;
+}
+
+// Where ranks share experts, how many do is a symbol of the programs: all such splits have the same.
+std::shared_ptr<const Ready> ready_for(const NativeFile& file, const Geometry& g, ProgramSplit split, const Tuning& tuning) {
+  static RecentlyMade<Ready> kept(128);
+  split.ep = std::min(split.ep, 2);
+  return kept.get([&](const Ready& ready) { return ready.split == split && ready.tuning == tuning && ready.geometry == g; },
+                  [&] { return make_ready(file, g, split, tuning); });
+}
+
 Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
   Geometry g = geometry;
   if (split.preference) g.router_loss = g.router_z_loss = 0;  // they go with the loss of tokens alone
-  Made made{geometry, split, tuning, refused_traits(g), {}, nullptr, {}};
+  Made made{geometry, split, tuning, refused_traits(g), {}, nullptr};
   if (!made.refused.empty()) return made;
   const Result<NativeFile>& file = native_file(g);
   if (!file.ok()) {
@@ -240,38 +267,18 @@ Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tun
     return made;
   }
   made.longest = longest_without(file->missing, g);
-  if (const std::string problem = split_refusal(g, split); !problem.empty()) {
-    made.refused = {refusal(g, problem)};
-    return made;
+  std::string problem = split_refusal(g, split);
+  if (problem.empty()) {
+    made.ready = ready_for(*file, g, split, tuning);
+    problem = made.ready->refused;
   }
-  if (const std::string problem = check_programs(*file, g, split); !problem.empty()) {
-    const bool is_like_another = file->name != g.family;
-    made.refused = {refusal(g, is_like_another ? fmt::format("it has none for '{}', and {}", g.family, problem) : problem)};
-    return made;
-  }
-  std::shared_ptr<NativePrograms> programs = programs_of(*file, g, split);
-  if (!tuning.trains_all()) {
-    if (const std::string problem = tuning_refusal(g, split, tuning, *programs); !problem.empty()) {
-      made.refused = {refusal(g, problem)};
-      return made;
-    }
-    programs = tuned_programs(*file, g, split, tuning, *programs);
-  }
-  if (split.preference && runs_reference(*split.preference))
-    programs->reference = reference_programs(*programs, keeps_reference(*split.preference));
-  made.programs = std::move(programs);
-  const std::vector<std::string> saved = saved_tensors(*made.programs);
-  made.dropped = {{Recompute::kNone, {}},
-                  {Recompute::kSelective, file->block.selective},
-                  {Recompute::kKeepAttention, without_attention(saved, *made.programs)},
-                  {Recompute::kFull, saved},
-                  {Recompute::kEveryK, saved}};
+  if (!problem.empty()) made.refused = {refusal(g, problem)};
   return made;
 }
 
 // Of the models asked for last: a search compiles one model's lists hundreds of times, for each way to split it.
 std::shared_ptr<const Made> made_for(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
-  static RecentlyMade<Made> kept(64);
+  static RecentlyMade<Made> kept(512);
   return kept.get([&](const Made& made) { return made.split == split && made.tuning == tuning && made.geometry == geometry; },
                   [&] { return make(geometry, split, tuning); });
 }
@@ -280,8 +287,8 @@ std::shared_ptr<const Made> made_for(const Geometry& geometry, const ProgramSpli
 
 std::shared_ptr<const NativePrograms> native_programs(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
   const std::shared_ptr<const Made> made = made_for(geometry, split, tuning);
-  CHECK(made->programs != nullptr, "{}", format_diagnostics(made->refused));
-  return made->programs;
+  CHECK(made->refused.empty(), "{}", format_diagnostics(made->refused));
+  return made->ready->programs;
 }
 
 Diagnostics check_native(const Geometry& geometry, const ProgramSplit& split, const Tuning& tuning) {
@@ -374,8 +381,7 @@ bool uses_input(const NativePrograms& programs, std::string_view name) {
 std::vector<std::string> dropped_tensors(const Geometry& geometry, Recompute policy, const Tuning& tuning) {
   if (policy == Recompute::kNone) return {};
   const std::shared_ptr<const Made> made = made_for(geometry, {}, tuning);
-  const auto found = made->dropped.find(policy);
-  return found == made->dropped.end() ? std::vector<std::string>{} : found->second;
+  return made->refused.empty() ? made->ready->dropped.at(policy) : std::vector<std::string>{};
 }
 
 }  // namespace distsetup

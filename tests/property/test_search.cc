@@ -183,9 +183,9 @@ Problem random_staged_expert_problem(std::mt19937_64& random) {
   p.base.train.optimizer = "adamw";
   p.base.hardware.gpus_per_node = 4;
   p.shardings = {static_cast<Sharding>(random() % 2), static_cast<Sharding>(2 + random() % 2)};
-  p.tp = random() % 2 == 0 ? 1 : 2;
+  p.tp = std::array{0, 1, 1, 2}[random() % 4];  // 0: any
   p.global_batch = 4 * (1 + static_cast<int64_t>(random() % 2));
-  if (p.tp == 1) p.global_batch *= 2;
+  if (p.tp < 2) p.global_batch *= 2;
   return p;
 }
 

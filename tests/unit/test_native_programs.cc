@@ -7,6 +7,7 @@
 #include "model/presets.h"
 #include "model/rope.h"
 #include "plan/layout.h"
+#include "plan/model_programs.h"
 #include "plan/native_file.h"
 #include "plan/native_program.h"
 #include "plan/published_order.h"
@@ -180,7 +181,8 @@ TEST_CASE("native programs: what a file of one's own gets wrong is said") {
   const auto none = [](std::string_view) { return std::string(); };
   const auto problem_of = [&](const std::string& text) {
     const Result<NativeFile> file = read_native_file(text, "mine.yaml", none);
-    return file.ok() ? check_programs(*file, tiny_geometry()) : format_diagnostics(file.diagnostics);
+    NativePrograms programs;
+    return file.ok() ? model_programs(*file, tiny_geometry(), {}, programs) : format_diagnostics(file.diagnostics);
   };
   CHECK_THAT(problem_of("base: nothing\n"), Catch::Matchers::Contains("mine.yaml:1:7") && Catch::Matchers::Contains("'nothing'"));
   CHECK_THAT(problem_of("attributes: {rms_norm: {epsilom: 1}}\n"), Catch::Matchers::Contains("'epsilom'"));

@@ -59,9 +59,6 @@ class Space {
   bool bundled_splits(const ProgramSplit& split, int pin) const {
     if (!is_native(p_.base)) return true;
     if (split.tp > 1 && !keeps_elements(p_.base.train.optimizer)) return false;
-    // Beside experts tp is run where it is asked for, not proposed: no run of it on GPUs has been measured, and a search for a model
-    // with experts would take one to five times as long.
-    if (split.tp > 1 && g_.num_experts > 0 && p_.tp == 0) return false;
     // Between processes on CPUs an exchange takes several times what the cost model says (tests/bench/README.md: tp 2 reaches less
     // than half the steps/s of zero3): there tp and cp are run where they are asked for, not proposed.
     if (pin == 0 && p_.base.hardware.accelerator == Accelerator::kCpu) return false;
