@@ -366,7 +366,8 @@ TEST_CASE("lint kinds: the table has every kind that code asks for, and what it 
     CHECK((kind.within.empty() || kinds.find(kind.within) != nullptr));
     CHECK((kind.names.empty() || load_name_table(embedded_templates(), kind.names).ok()));
     CHECK((kind.has_lint_rules || kind.is_foreign || !kind.instead.empty()));
-    const bool is_named = kind.is_foreign && kind.form == KindForm::kLines && !kind.file_names.empty();
+    const bool is_named =
+        ((kind.is_foreign && kind.form == KindForm::kLines) || kind.form == KindForm::kScript) && !kind.file_names.empty();
     const bool is_marked = is_named || !kind.keys.empty() || !kind.decided_by.empty() || !kind.lines.empty() || !kind.words.empty() ||
                            kind.every_line != LineShape::kNone || kind.form == KindForm::kToml || kind.form == KindForm::kArguments;
     CHECK(is_marked);

@@ -37,6 +37,7 @@ void Findings::add(std::string_view code, const Document& document, TextSpan spa
   d.message = std::move(message);
   d.help = more.help.empty() ? rule->fix : more.help;
   if (lacks_knowledge) d.help += "; an error if " + more.error_if;
+  if (document.is(file_kind::kNotebook)) more.edits.clear();  // its text is not the file's
   const bool replaces = more.edits.size() == 1 && more.edits[0].begin == span.begin && more.edits[0].end == span.end;
   if (replaces) d.replacement = more.edits[0].text;
   finding.bites = more.bites.empty() ? rule->bites : more.bites;

@@ -9,6 +9,7 @@
 #include "base/value_toml.h"
 #include "base/value_yaml.h"
 #include "codegen/read/embedded_scripts.h"
+#include "codegen/read/notebook.h"
 #include "codegen/read/recognise.h"
 #include "codegen/tables/table_cache.h"
 
@@ -119,6 +120,19 @@ void parse(Document& d, const std::vector<OuterVariable>& given, const ReadSourc
   d.is_whole = !d.roots.empty() && !is_one_broken;
 }
 
+// A notebook becomes the script that its cells hand to shells.
+bool take_shell_lines(Document& d, const ReadSourced& read) {
+  std::optional<std::string> shell = shell_of_notebook(d.root);
+  if (!shell) return false;
+  d.text = std::move(*shell);
+  d.form = TextForm::kScript;
+  d.root = Value();
+  d.roots.clear();
+  d.is_whole = false;
+  parse_script(d, {}, read);
+  return true;
+}
+
 TextForm form_of_kind(const FileKind& kind, std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   switch (kind.form) {
@@ -186,6 +200,8 @@ Result<DocumentPointer> parse_document(const TemplateSet& templates, const std::
   Result<const FileKind*> kind = recognise(templates, **kinds, *d);
   if (kind.ok() && *kind == nullptr) kind = kind_of_section(templates, **kinds, *d);
   if (!kind.ok()) return kind.diagnostics;
+  const bool is_notebook = *kind != nullptr && (*kind)->name == file_kind::kNotebookFile && !has_error(d->broken);
+  if (is_notebook && take_shell_lines(*d, read)) *kind = (*kinds)->find(file_kind::kNotebook);
   if (*kind != nullptr) d->kind = {*kinds, *kind};
   find_embedded_scripts(*d);
   if (kept != nullptr) {
@@ -201,7 +217,10 @@ DocumentPointer parse_document_as(std::shared_ptr<const FileKind> kind, const st
   d->text = text;
   d->form = form_of_kind(*kind, text);
   d->kind = std::move(kind);
+  const bool is_notebook = d->is(file_kind::kNotebook) && d->text.find("\"cells\"") != std::string::npos;
+  if (is_notebook) d->form = TextForm::kJson;
   parse(*d, {}, nullptr);
+  if (is_notebook) take_shell_lines(*d, nullptr);
   find_embedded_scripts(*d);
   return d;
 }

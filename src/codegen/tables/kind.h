@@ -72,10 +72,11 @@ inline constexpr std::string_view kDeepspeed = "deepspeed", kAccelerate = "accel
                                   kLlamaFactory = "llamafactory", kLightning = "lightning", kAutomodel = "automodel",
                                   kLlamaStack = "llama-stack", kKubernetes = "kubernetes", kSkypilot = "skypilot", kSbatch = "sbatch",
                                   kPbs = "pbs", kLsf = "lsf", kHostfile = "hostfile", kEnvironment = "environment", kPlan = "plan",
-                                  kRun = "run", kSite = "site";
-inline constexpr std::string_view kAll[] = {kDeepspeed,    kAccelerate, kTrainer,   kTrl,         kTrainerFsdp, kTorchtitan, kAxolotl,
-                                            kLlamaFactory, kLightning,  kAutomodel, kLlamaStack,  kKubernetes,  kSkypilot,   kSbatch,
-                                            kPbs,          kLsf,        kHostfile,  kEnvironment, kPlan,        kRun,        kSite};
+                                  kNotebook = "notebook", kNotebookFile = "notebook-file", kRun = "run", kSite = "site";
+inline constexpr std::string_view kAll[] = {kDeepspeed, kAccelerate,   kTrainer,   kTrl,       kTrainerFsdp, kTorchtitan,
+                                            kAxolotl,   kLlamaFactory, kLightning, kAutomodel, kLlamaStack,  kKubernetes,
+                                            kSkypilot,  kSbatch,       kPbs,       kLsf,       kHostfile,    kEnvironment,
+                                            kPlan,      kRun,          kSite,      kNotebook,  kNotebookFile};
 }  // namespace file_kind
 
 }  // namespace distsetup
