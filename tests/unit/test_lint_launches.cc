@@ -135,6 +135,9 @@ TEST_CASE("lint launches: where nodes and pods meet, and where a batch script is
     return head + "srun -K bash -c " + quote + "torchrun --nnodes=2 --nproc_per_node=1 --rdzv_backend=c10d --rdzv_endpoint=" + name +
            ":1 t.py" + quote + "\n";
   };
+  const auto by_hand = [](const std::string& nnodes, const std::string& name) {
+    return "torchrun --nnodes " + nnodes + " --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=" + name + ":1 t.py\n";
+  };
   const auto job_set = [](const std::string& options) {
     return "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  replicatedJobs: [{name: w, replicas: 1, "
            "template: {spec: {parallelism: 4, completions: 4, template: {spec: {containers: [{name: c, image: i, command: [torchrun, "
@@ -149,6 +152,12 @@ TEST_CASE("lint launches: where nodes and pods meet, and where a batch script is
       {"TR015", "j.sbatch", run("'", "$HOSTNAME"),
        "#!/bin/bash\n#SBATCH --nodes=1\nsrun bash -c 'torchrun --nproc_per_node=1 --rdzv_backend=c10d --rdzv_endpoint=$HOSTNAME:1 "
        "t.py'\n"},
+      // A file that is started on every node, whose number the caller says.
+      {"TR015", "run.sh", by_hand("$NNODES", "$HOSTNAME"), by_hand("${NNODES:-1}", "$HOSTNAME")},
+      {"TR015", "run.sh", by_hand("$NNODES", "$(hostname -i)"), by_hand("1", "$(hostname -i)")},
+      {"TR015", "run.sh", by_hand("2", "$HOSTNAME"), by_hand("2", "$MASTER")},
+      {"TR015", "run.sh", by_hand("$NNODES", "$HOSTNAME"), "#!/bin/bash\nHOSTNAME=node0\n" + by_hand("$NNODES", "$HOSTNAME")},
+      {"TR015", "run.sh", by_hand("$NNODES", "$HOSTNAME"), "#!/bin/bash\n#SBATCH --nodes=2\n" + by_hand("$SLURM_NNODES", "$HOSTNAME")},
       {"TR009", "k.yaml", job_set("--master_addr=s-w-0-0.s, "), job_set("--nnodes=4, --node_rank=$(N), --master_addr=s-w-0-0.s, ")},
       {"TR009", "k.yaml", job_set("--master_addr=s-w-0-0.s, "), job_set("")},
       {"SL040", "j.sbatch", head + "cd \"$(dirname \"${BASH_SOURCE[0]}\")/..\"\npython t.py\n",
@@ -395,4 +404,26 @@ TEST_CASE("lint launches: defaults of what the scheduler sets count for nothing"
           "export NCCL_IB_DISABLE=1 FI_CXI_RDZV_THRESHOLD=0\npython t.py\n"},
          {"SH002", "r.sh", "torchrun --nproc_per_node=8 \\ # in all\n--master_addr=\"$HEAD\" t.py\n",
           "torchrun --nproc_per_node=8 \\\n--master_addr=\"$HEAD\" t.py # in all\n"}});
+}
+
+TEST_CASE("lint launches: variables for programs that stay the script's own", "[lint]") {
+  const std::string run = "export OMP_NUM_THREADS=8\ntorchrun --nproc_per_node=8 t.py\n";
+  check({
+      {"ENV012", "r.sh", "TOKENIZERS_PARALLELISM=false\n" + run, "export TOKENIZERS_PARALLELISM=false\n" + run},
+      {"ENV012", "r.sh", "NCCL_DEBUG=WARN\n" + run, "NCCL_DEBUG=WARN\nexport NCCL_DEBUG\n" + run},
+      {"ENV012", "r.sh", "NCCL_DEBUG=WARN\n" + run, "NCCL_DEBUG=WARN \\\n" + run.substr(run.find("torchrun"))},
+      {"ENV012", "r.sh", "NCCL_DEBUG=WARN\n" + run, "set -a\nNCCL_DEBUG=WARN\n" + run},
+      {"ENV012", "r.sh", "NCCL_DEBUG=WARN\n" + run, "NCCL_DEBUG=WARN\nexport A=$NCCL_DEBUG\n" + run},
+      {"ENV012", "r.sh", "NCCL_DEBUG=WARN\n" + run, run + "NCCL_DEBUG=WARN\n"},
+      {"ENV012", "r.sh", "NCCL_DEBUG=WARN\n" + run, "NPROC=8\nNCCL_VERSION=2.26\n" + run},
+  });
+}
+
+TEST_CASE("lint launches: what LLaMA-Factory takes for quantizing", "[lint]") {
+  const std::string file = "stage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: t\n";
+  check({
+      {"LF004", "f.yaml", file + "quantization_bit: 4\nquantization_method: bitsandbytes\n",
+       file + "quantization_bit: 4\nquantization_method: hqq\n"},
+      {"LF004", "f.yaml", file + "quantization_bit: 4\nquantization_method: awq\n", file + "quantization_method: bitsandbytes\n"},
+  });
 }

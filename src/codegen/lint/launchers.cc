@@ -205,24 +205,32 @@ void acc_allocation(const Document& d, const ScriptPart& part, const LaunchStage
 }
 
 // Without a scheduler that runs the file on every node, each of them is given a copy, or the number of another.
-void tr_fixed_rank(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
-  const LaunchOption *rank = run.find("node_rank"), *nnodes = run.find("nnodes");
-  const std::string backend = run.value("rdzv_backend");
-  const bool is_static = !run.has("standalone") && (backend.empty() || backend == "static");
-  const bool is_by_hand = !d.is(file_kind::kKubernetes) && !d.is(file_kind::kSkypilot) && !knows_its_cluster(d, part.script) &&
-                          part.script.directives.empty() && line.find(LaunchProgram::kSrun) == nullptr &&
-                          line.find(LaunchProgram::kMpirun) == nullptr;
-  if (rank == nullptr || nnodes == nullptr || !is_static || !is_by_hand || part.script.commands[line.command].depth > 0) return;
-  const auto n = number(nnodes->value);
-  if (!n || *n < 2 || !number(rank->value) || d.cut(rank->span).find('$') != std::string_view::npos ||
-      comes_from_caller(d, part.script, *rank) || comes_from_caller(d, part.script, *nnodes))
-    return;
+bool is_by_hand(const Document& d, const ScriptPart& part, const LaunchLine& line) {
+  return !d.is(file_kind::kKubernetes) && !d.is(file_kind::kSkypilot) && !knows_its_cluster(d, part.script) &&
+         part.script.directives.empty() && part.script.pbs.empty() && part.script.lsf.empty() &&
+         line.find(LaunchProgram::kSrun) == nullptr && line.find(LaunchProgram::kMpirun) == nullptr &&
+         part.script.commands[line.command].depth == 0;
+}
+
+// A line or a file for each node: several launch lines, or a file that is called after one.
+bool is_of_one_node(const Document& d, const ScriptPart& part) {
   const auto num = std::count_if(part.lines.begin(), part.lines.end(),
                                  [](const LaunchLine& one) { return one.find(LaunchProgram::kTorchrun) != nullptr; });
   const std::string file = lower(d.path.substr(d.path.rfind('/') + 1));
   const auto is_of_node = [&file](std::string_view word) { return file.find(word) != std::string::npos; };
-  if (num != 1 || is_of_node("master") || is_of_node("worker") || is_of_node("node0") || is_of_node("node1") || is_of_node("head"))
-    return;  // a line or a file for each node
+  return num != 1 || is_of_node("master") || is_of_node("worker") || is_of_node("node0") || is_of_node("node1") || is_of_node("head");
+}
+
+void tr_fixed_rank(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
+  const LaunchOption *rank = run.find("node_rank"), *nnodes = run.find("nnodes");
+  const std::string backend = run.value("rdzv_backend");
+  const bool is_static = !run.has("standalone") && (backend.empty() || backend == "static");
+  if (rank == nullptr || nnodes == nullptr || !is_static || !is_by_hand(d, part, line)) return;
+  const auto n = number(nnodes->value);
+  if (!n || *n < 2 || !number(rank->value) || d.cut(rank->span).find('$') != std::string_view::npos ||
+      comes_from_caller(d, part.script, *rank) || comes_from_caller(d, part.script, *nnodes))
+    return;
+  if (is_of_one_node(d, part)) return;
   report.add("TR014", d, rank->span, fmt::format("every node that runs this file is node {} of {}", rank->value, *n));
 }
 
@@ -241,7 +249,13 @@ bool is_expanded_later(const Document& d, const ScriptPart& part, const LaunchLi
   return false;
 }
 
-// --rdzv_endpoint=$HOSTNAME:29500 in what srun starts on every node, or in every pod.
+// Nodes that the one who starts the file counts ("--nnodes $NNODES"), with no default that says one.
+bool may_be_several(const LaunchStage& run) {
+  const std::string nnodes = run.value("nnodes");
+  return nnodes.find('$') != std::string::npos && nnodes.find(":-1}") == std::string::npos && nnodes.find("-1}") == std::string::npos;
+}
+
+// --rdzv_endpoint=$HOSTNAME:29500 in what srun starts on every node, in every pod, or in a file that is started on each node.
 void tr_own_name(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
   const LaunchOption* where = run.find("rdzv_endpoint") != nullptr ? run.find("rdzv_endpoint") : run.find("master_addr");
   if (where == nullptr) return;
@@ -251,12 +265,20 @@ void tr_own_name(const Document& d, const ScriptPart& part, const LaunchLine& li
                             : of_job == nullptr ? 0
                                                 : number(of_job->value).value_or(0);
   const int64_t nodes = run.has("nnodes") ? node_count(part.script, run.value("nnodes"), job_nodes) : job_nodes;
-  if (nodes < 2) return;
+  const bool is_each_by_hand = is_by_hand(d, part, line) && !is_of_one_node(d, part) && d.text.find("HOSTNAME=") == std::string::npos;
+  const bool is_open = nodes == 0 && is_each_by_hand && may_be_several(run);
+  if (nodes < 2 && !is_open) return;
   for (const std::string_view name : {"$HOSTNAME", "${HOSTNAME}", "$(hostname", "`hostname"}) {
     const size_t at = d.text.find(name, where->span.begin);
     if (at >= where->span.end) continue;
-    const bool is_on_each = is_manifest ? sets_no_variables(d) : is_under_srun(part, line) && is_expanded_later(d, part, line, at);
+    const bool is_on_each =
+        is_manifest ? sets_no_variables(d) : is_each_by_hand || (is_under_srun(part, line) && is_expanded_later(d, part, line, at));
     if (!is_on_each) return;
+    if (!is_manifest && is_each_by_hand) {
+      report.add("TR015", d, where->span, "every node that runs this file meets at its own name: none of them finds another",
+                 {.help = "give all of them the name of one node", .severity = Severity::kWarning});
+      return;
+    }
     report.add("TR015", d, where->span,
                fmt::format("each of {} {} meets at its own name: none of them finds another", nodes, is_manifest ? "pods" : "nodes"));
     return;

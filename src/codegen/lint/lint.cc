@@ -34,6 +34,7 @@
 #include "codegen/lint/slurm.h"
 #include "codegen/lint/trainers.h"
 #include "codegen/lint/training_arguments.h"
+#include "codegen/lint/unexported.h"
 #include "codegen/read/loose_json.h"
 #include "codegen/read/recognise.h"
 #include "codegen/read/started_scripts.h"
@@ -51,7 +52,8 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,  lint::check_keys,  
                                      lint::check_megatron,   lint::check_trainers,     lint::check_llama_stack,
                                      lint::check_slurm,      lint::check_launchers,    lint::check_launch_sizes,
                                      lint::check_kubernetes, lint::check_environment,  lint::check_plan_level,
-                                     lint::check_pipes,      lint::check_empty_values, lint::check_scheduler_variables};
+                                     lint::check_pipes,      lint::check_empty_values, lint::check_scheduler_variables,
+                                     lint::check_unexported};
 
 // "debug: false" -> the key with its indentation, and the value without a remark.
 std::pair<std::string_view, std::string_view> key_and_value(std::string_view line) {
@@ -154,7 +156,9 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
     report.add(is_twice ? d.is(file_kind::kDeepspeed) ? "DSJ040" : "FIL002" : "FIL001", d,
                {begin, begin + static_cast<size_t>(std::max(one.length, 1))}, one.message + others,
                {one.help,
-                is_twice && keeps_last ? "silent" : "",
+                is_twice && keeps_last                     ? "silent"
+                : is_twice && d.is(file_kind::kKubernetes) ? "parse"
+                                                           : "",
                 {},
                 is_twice && (is_all_again || (keeps_last && d.is(file_kind::kDeepspeed))) ? std::optional<Severity>(Severity::kWarning)
                                                                                           : std::nullopt});

@@ -157,6 +157,11 @@ void llama_factory(const LintSetup& setup, const Document& d, Findings& report) 
       std::none_of(setup.documents.begin(), setup.documents.end(), is_in_line))
     report.add("LF003", d, key_span(d, node(root, "stage")),
                "'do_train' is not given: LLaMA-Factory loads model and data, and trains nothing");
+  const TreeNode how = node(root, "quantization_method");
+  const std::string method = how ? lower(how.text()) : "bnb";
+  if (has(root, "quantization_bit") && method != "bnb" && method != "hqq" && method != "eetq" && method.find('$') == std::string::npos)
+    report.add("LF004", d, value_span(d, *how.value),
+               fmt::format("no branch of LLaMA-Factory takes '{}': the model is silently loaded without quantization", how.text()));
   const std::string path = text(root, "deepspeed");
   bool is_stage_3 = path.find("z3") != std::string::npos || path.find("zero3") != std::string::npos;
   for (const auto& other : setup.documents) {
