@@ -9,6 +9,7 @@
 
 #include "cli/settings/read_files.h"
 #include "codegen/lint/lint.h"
+#include "codegen/read/read_file.h"
 #include "support/file_says.h"
 #include "support/temporary_directory.h"
 
@@ -220,4 +221,91 @@ TEST_CASE("own scripts: a script behind the options of a site's command is start
   CHECK(said("rjob submit --name=a --gpu=8 -- bash inner.sh 8\n", inner).text("hardware.gpus_per_node") == "8");
   CHECK(said("rjob submit --gpu=8 -- bash -c \"torchrun --nproc_per_node 4 train.py\"\n").text("hardware.gpus_per_node") == "4");
   CHECK_FALSE(read_beside("git add -- inner.sh\n", inner).ok());
+}
+
+TEST_CASE("own scripts: a model by its id or by a name that presets know", "[read]") {
+  const std::string line = "torchrun --nproc_per_node 8 own.py --lr 1e-5 ";
+  CHECK(said(line + "--model_name meta-llama/Llama-3.1-8B\n").text("model.hub_id") == "meta-llama/Llama-3.1-8B");
+  CHECK(said(line + "--model_name gpt2\n").text("model.hub_id") == "gpt2");
+  CHECK(said(line + "--model-id Llama-3-8B\n").text("model.hub_id") == "Llama-3-8B");
+  // A word of the script's own, a size of it, and a variable.
+  CHECK(said(line + "--model_name mine\n").text("model.hub_id").empty());
+  CHECK(said(line + "--model_name SiT-XL/2\n").text("model.hub_id").empty());
+  CHECK(said(line + "--model_name $MODEL/7b\n").text("model.hub_id").empty());
+}
+
+TEST_CASE("own scripts: a parser that scripts extend is not said to stop", "[read]") {
+  const std::string file = kTrl + "of_my_own: 3\n";
+  const auto reason_of = [](const std::string& text) {
+    Result<std::vector<Reading>> readings = read_config(embedded_templates(), text, "f.yaml", "", {});
+    REQUIRE(readings.ok());
+    for (const LostKey& lost : (*readings)[0].lost) {
+      if (lost.key == "of_my_own") return lost.reason;
+    }
+    return std::string();
+  };
+  CHECK(reason_of(file).find("the script that reads it declares it, or stops at it") != std::string::npos);
+  // LLaMA-Factory's parser is its own.
+  CHECK(reason_of("stage: sft\nfinetuning_type: lora\nmodel_name_or_path: o/m\nof_my_own: 3\ntemplate: t\n")
+            .find("stops at unknown keys") != std::string::npos);
+  CHECK(reason("accelerate launch -m own.train --config d.yaml --my_flag 3\n", "my_flag") ==
+        "no table knows the arguments of own.train");
+}
+
+TEST_CASE("own scripts: arguments that mean one thing in every script", "[read]") {
+  const FileSays own = said(
+      "torchrun --nproc_per_node 8 -m own.sft --hf-repo a --lr 1e-5 --per-device-batch-size 2 --sequence-length 4096 "
+      "--model o/m --weight-decay 0.1 --max-grad-norm 1.0 --seed 3\n");
+  CHECK(own.text("train.learning_rate") == "1e-05");
+  CHECK(own.text("micro_batch") == "2");
+  CHECK(own.text("train.sequence_length") == "4096");
+  CHECK(own.text("model.hub_id") == "o/m");
+  // Of a Trainer's script that has an lr of its own, over what the Trainer would assume.
+  const std::string trainer =
+      "accelerate launch own.py --per_device_train_batch_size 1 --gradient_accumulation_steps 4 --max_steps 9 ";
+  CHECK(said(trainer + "--lr 2e-4 --peft_method lora\n").text("train.learning_rate") == "0.0002");
+  CHECK(said(trainer + "--lr 2e-4 --peft_method lora\n").text("train.finetune") == "lora");
+  CHECK(said(trainer + "--learning_rate 1e-3 --lr 2e-4\n").text("train.learning_rate") == "0.001");
+  CHECK(said(trainer + "--lr $LR --peft_method ia3\n").text("train.finetune").empty());
+  // A batch may be of all processes; of two micro-batches by different names neither is.
+  CHECK(said("torchrun own.py --lr 1e-4 --batch-size 16\n").text("micro_batch").empty());
+  CHECK(said("torchrun own.py --lr 1e-4 --per_device_train_batch_size 8 --micro_train_batch_size 2\n").text("micro_batch") != "8");
+}
+
+TEST_CASE("own scripts: GPUs that are seen, where nothing counts processes", "[read]") {
+  const std::string job = "#SBATCH --nodes=1\n#SBATCH --gpus=4\n";
+  const auto gpus = [](const std::string& script) { return said(script).text("derived.world"); };
+  CHECK(gpus("CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train --stage sft --finetuning_type lora\n") == "2");
+  CHECK(gpus("export CUDA_VISIBLE_DEVICES=0,1,2\naccelerate launch own.py --lr 1e-4\n") == "3");
+  CHECK(gpus("CUDA_VISIBLE_DEVICES=3 swift sft --model o/m --lora_rank 8\n") == "1");
+  CHECK(gpus("CUDA_VISIBLE_DEVICES=0,1 deepspeed own.py --lr 1e-4\n") == "2");
+  CHECK(said(job + "CUDA_VISIBLE_DEVICES=2,3 accelerate launch own.py --lr 1e-4\n").text("hardware.gpus_per_node") == "2");
+  // What the line counts itself, what is not exported, a program that takes one of several, two lists, none that can be counted.
+  CHECK(gpus("CUDA_VISIBLE_DEVICES=0,1,2,3 accelerate launch --num_processes 2 own.py --lr 1e-4\n") == "2");
+  CHECK(gpus("CUDA_VISIBLE_DEVICES=0,1\naccelerate launch own.py --lr 1e-4\n").empty());
+  CHECK(gpus("CUDA_VISIBLE_DEVICES=0,1 python own.py --lr 1e-4 --bf16\n").empty());
+  CHECK(gpus("export CUDA_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES=1,2\naccelerate launch own.py --lr 1e-4\n").empty());
+  CHECK(gpus("CUDA_VISIBLE_DEVICES=$GPUS accelerate launch own.py --lr 1e-4\n").empty());
+}
+
+TEST_CASE("own scripts: a file of TRL's with keys of rollouts is told, and nothing assumed of it", "[read]") {
+  const auto num_told = [](const std::string& text) {
+    const Result<std::vector<Reading>> readings = read_config(embedded_templates(), text, "f.yaml", "", {});
+    REQUIRE(readings.ok());
+    return std::count_if(readings.diagnostics.begin(), readings.diagnostics.end(),
+                         [](const Diagnostic& one) { return one.message.find("trains by rollouts") != std::string::npos; });
+  };
+  CHECK(num_told(kTrl + "num_generations: 8\n") == 1);
+  CHECK(num_told(kTrl + "beta: 0.1\n") == 0);
+}
+
+TEST_CASE("own scripts: a file of keys of several tools is said to be of none", "[read]") {
+  const auto message = [](const std::string& text) {
+    const Result<std::vector<Reading>> readings = read_config(embedded_templates(), text, "f.yaml", "", {});
+    REQUIRE_FALSE(readings.ok());
+    return readings.diagnostics[0].message;
+  };
+  const std::string own = "aa: 1\nbb: 2\ncc: 3\ndd: 4\nee: 5\n";
+  CHECK(message(own + "gradient_accumulation_steps: 1\n").find("tools have 1 of its 6 keys") != std::string::npos);
+  CHECK(message(own).find("no table knows a key") != std::string::npos);
 }

@@ -95,26 +95,6 @@ bool is_told(const KeyTable& table, const std::vector<FoundKey>& found) {
   return marks.empty() ? num_taken >= 3 : std::any_of(marks.begin(), marks.end(), is_there);
 }
 
-// A path, or a name on the Hub; "SiT-XL/2" is a size of a script's own, and "hf-hub:a/b" a name in another library.
-bool names_model(const std::string& text) {
-  const size_t slash = text.rfind('/');
-  if (slash == std::string::npos || text.find(':') != std::string::npos) return false;
-  return text.find_first_not_of("0123456789", slash + 1) != std::string::npos || text.find('/') != slash;
-}
-
-// "--max_seq_len 512" of whatever table was the nearest.
-void take_length(Reading& reading) {
-  const auto is_length = [](const LostKey& one) {
-    const bool is_number = !one.text.empty() && one.text.size() < 8 && one.text.find_first_not_of("0123456789") == std::string::npos;
-    return is_number && (is_same_key(one.key, "max_seq_len") || is_same_key(one.key, "max_seq_length") ||
-                         is_same_key(one.key, "seq_length") || is_same_key(one.key, "seq_len"));
-  };
-  const auto length = std::find_if(reading.lost.begin(), reading.lost.end(), is_length);
-  if (length == reading.lost.end() || reading.fields.count("train.sequence_length") != 0) return;
-  reading.fields.emplace("train.sequence_length", ReadField{value_of_text(length->text), length->key, length->at});
-  reading.lost.erase(length);
-}
-
 Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found) {
   reading.table.clear();
   const std::string tool = reading.tool;
@@ -124,6 +104,7 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     const bool is_switch = one.first == "train.finetune" && !is_rank(one.second.key);  // "--use_lora": of 4 bits or not, adapters
     return one.second.is_assumed || (one.second.is_guess && !is_switch);
   });
+  take_usual_names(reading);
   const auto lose_if = [&reading, &found](const std::string& field, const auto& is_own) {
     const auto it = reading.fields.find(field);
     if (it == reading.fields.end() || !is_own(it->second)) return;
@@ -198,7 +179,7 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     reading.fields.try_emplace("train.optimizer", std::move(field));
     reading.lost.erase(plain);
   }
-  take_length(reading);
+  take_model(reading);
   reading.contradictions.clear();
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {
@@ -278,7 +259,8 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
     if (!table.ok()) return table.diagnostics;
     if (!is_told(**table, found)) continue;
     if (path == best->table) {
-      take_length(*best);
+      take_usual_names(*best);
+      take_model(*best);
       explain_own_arguments(program, *best);
       return best;
     }

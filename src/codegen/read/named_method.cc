@@ -116,6 +116,19 @@ bool has_arguments_of_trainers(const Reading& reading) {
 
 }  // namespace
 
+Diagnostics apply_keys_of_rollouts(Reading& reading) {
+  if (!has_arguments_of_trainers(reading)) return {};
+  const auto key = std::find_if(reading.lost.begin(), reading.lost.end(),
+                                [](const LostKey& one) { return one.key == "num_generations" || one.key == "reward_funcs"; });
+  if (key == reading.lost.end()) return {};
+  std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+  Diagnostic said = error(code::kConflict, key->at, fmt::format("'{}' is of a trainer that {}: no plan has them", key->key, kRollouts),
+                          "a plan of it counts the update alone: memory and time of generating are not in it");
+  said.severity = Severity::kWarning;
+  said.length = static_cast<int>(key->key.size());
+  return {said};
+}
+
 Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
                                Reading& reading) {
   const MethodWord* named = method_of(stage);

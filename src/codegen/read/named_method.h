@@ -11,6 +11,9 @@ namespace distsetup {
 Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
                                Reading& reading);
 
+// A file of TRL's whose keys are of rollouts: what was assumed for other tasks is taken from the reading.
+Diagnostics apply_keys_of_rollouts(Reading& reading);
+
 // DistributedDataParallel is what TrainingArguments without DeepSpeed and FSDP train with; accelerate's configuration may say
 // otherwise. Those with --fsdp train with the version of FSDP that their table reads.
 void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading);

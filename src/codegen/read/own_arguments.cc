@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "codegen/read/best_table.h"
 #include "codegen/read/match.h"
+#include "codegen/tables/fields.h"
+#include "model/presets.h"
 
 namespace distsetup {
 
@@ -29,8 +32,71 @@ std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templa
   return over;
 }
 
+bool names_model(const std::string& text) {
+  const size_t slash = text.rfind('/');
+  if (slash == std::string::npos || text.find(':') != std::string::npos) return false;
+  return text.find_first_not_of("0123456789", slash + 1) != std::string::npos || text.find('/') != slash;
+}
+
+// Arguments that mean one thing wherever a script has them.
+void take_usual_names(Reading& reading) {
+  struct Usual {
+    std::string_view field;
+    std::vector<std::string_view> keys;
+    bool is_whole = true;
+  };
+  static const std::vector<Usual> kUsual = {
+      {"train.sequence_length", {"sequence_length", "max_seq_len", "max_seq_length", "seq_length", "seq_len"}},
+      {"train.learning_rate", {"lr", "learning_rate"}, false},
+      {"micro_batch", {"per_device_train_batch_size", "per_device_batch_size", "per_gpu_train_batch_size", "per_gpu_batch_size"}},
+      {"gradient_accumulation", {"gradient_accumulation_steps", "grad_accum_steps", "grad_accumulation_steps", "accumulation_steps"}}};
+  for (const Usual& usual : kUsual) {
+    const auto given = reading.fields.find(usual.field);
+    if (given != reading.fields.end() && !given->second.is_assumed) continue;
+    const auto is_it = [&usual](const LostKey& one) {
+      const std::optional<double> number = number_of(one.text);
+      const bool is_whole = number && *number >= 1 && *number < 1e7 && one.text.find_first_not_of("0123456789") == std::string::npos;
+      return number && (is_whole || !usual.is_whole) &&
+             std::any_of(usual.keys.begin(), usual.keys.end(), [&one](std::string_view key) { return is_same_key(one.key, key); });
+    };
+    const auto lost = std::find_if(reading.lost.begin(), reading.lost.end(), is_it);
+    if (lost == reading.lost.end()) continue;
+    Json value = usual.is_whole ? value_of_text(lost->text) : Json(*number_of(lost->text));
+    reading.fields[std::string(usual.field)] = {std::move(value), lost->key, lost->at};
+    reading.lost.erase(lost);
+  }
+  // "--peft_method lora": adapters, by the name of what makes them.
+  const auto is_adapters = [](const LostKey& one) {
+    const bool is_its =
+        is_same_key(one.key, "peft_method") || is_same_key(one.key, "peft_type") || is_same_key(one.key, "tuning_method");
+    return is_its && (one.text == "lora" || one.text == "qlora");
+  };
+  const auto adapters = std::find_if(reading.lost.begin(), reading.lost.end(), is_adapters);
+  if (adapters == reading.lost.end() || reading.fields.count("train.finetune") != 0) return;
+  reading.fields["train.finetune"] = {Json(adapters->text), adapters->key, adapters->at};
+  reading.lost.erase(adapters);
+}
+
+void take_model(Reading& reading) {
+  if (reading.fields.count("model.name") != 0 || reading.fields.count("model.hub_id") != 0) return;
+  const auto is_model = [](const LostKey& one) {
+    const bool is_its = is_same_key(one.key, "model_name") || is_same_key(one.key, "model_name_or_path") ||
+                        is_same_key(one.key, "base_model") || is_same_key(one.key, "model_id");
+    const bool is_word = one.key == "model" && names_model(one.text);  // else it may be a word of the script's own
+    if ((!is_its && !is_word) || one.text.find_first_of("$`{<") != std::string::npos) return false;
+    if (names_model(one.text)) return true;
+    const Result<Presets> presets = load_presets();
+    return presets.ok() && find_model(*presets, one.text).ok();
+  };
+  const auto model = std::find_if(reading.lost.begin(), reading.lost.end(), is_model);
+  if (model == reading.lost.end()) return;
+  reading.fields.emplace("model.hub_id", ReadField{Json(model->text), model->key, model->at});
+  reading.lost.erase(model);
+}
+
 void explain_own_arguments(const std::string& program, Reading& reading) {
-  if (!program.ends_with(".py")) return;
+  const bool is_module = program.find('.') != std::string::npos && program.find('/') == std::string::npos;  // python -m own.train
+  if (!program.ends_with(".py") && !is_module) return;
   for (LostKey& lost : reading.lost) {
     if (lost.why != LostKey::Why::kUnknownKey) continue;
     lost.reason = reading.table == "config-argument/keys.yaml"

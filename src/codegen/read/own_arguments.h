@@ -14,6 +14,15 @@ namespace distsetup {
 std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templates, const std::vector<FoundKey>& found,
                                                        const std::string& file);
 
+// A path, or a name on the Hub; "SiT-XL/2" is a size of a script's own, and "hf-hub:a/b" a name in another library.
+bool names_model(const std::string& text);
+
+// "--lr 1e-5", "--per_device_batch_size 2", "--sequence_length 4096" of whatever table was the nearest.
+void take_usual_names(Reading& reading);
+
+// "--model_name meta-llama/Llama-3.1-8B", "--model_name gpt2": a name that means a model wherever it stands.
+void take_model(Reading& reading);
+
 // Why what the tool does not have could not be carried over: the script declares it, or stops at it.
 void explain_own_arguments(const std::string& program, Reading& reading);
 

@@ -10,6 +10,7 @@
 #include "codegen/read/known_keys.h"
 #include "codegen/read/loose_json.h"
 #include "codegen/read/manifest.h"
+#include "codegen/read/named_method.h"
 #include "codegen/read/read_script.h"
 #include "codegen/read/recognise.h"
 #include "codegen/shell/quote.h"
@@ -18,11 +19,29 @@
 namespace distsetup {
 namespace {
 
-Diagnostic nothing_known(const foreign::Document& document) {
+// The keys at the top that some table knows.
+size_t num_known_keys(const TemplateSet& templates, const foreign::Document& document) {
+  KnownKeys known;
+  for (const std::string& path : tables_of(templates, {"json", "yaml", "toml"})) {
+    const auto table = load_read_table(templates, path, {document.path, 0, 0});
+    if (table.ok()) add_known_keys(known, **table);
+  }
+  const auto& entries = document.root.entries;
+  return static_cast<size_t>(
+      std::count_if(entries.begin(), entries.end(), [&known](const auto& one) { return known.knows(one.first, &one.second); }));
+}
+
+Diagnostic nothing_known(const TemplateSet& templates, const foreign::Document& document) {
   const std::string& file = document.path;
   if (foreign::says_nothing(document)) {
     return error(code::kUnknownValue, {file, 0, 0}, fmt::format("'{}' is empty, or has nothing but comments", file),
                  "take out the # in front of what is meant to act");
+  }
+  if (const size_t num = document.is_structured() ? num_known_keys(templates, document) : 0; num > 0) {
+    return error(code::kUnknownValue, {file, 0, 0},
+                 fmt::format("'{}' is of no known tool: tools have {} of its {} keys, and none has most of them", file, num,
+                             document.root.entries.size()),
+                 "name the tool with --as, such as --as deepspeed, or give the script that starts the training");
   }
   return error(code::kUnknownValue, {file, 0, 0},
                fmt::format("no table knows a key of '{}', expected a configuration file or launch script of a known tool", file),
@@ -134,6 +153,7 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
   if (!handed_on.ok()) return handed_on.diagnostics;
   if (*handed_on)
     std::erase_if(read->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+  append(twice, apply_keys_of_rollouts(*read));
   std::vector<Reading> out;
   if (!read->table.empty()) out.push_back(std::move(*read));
   return {std::move(out), std::move(twice)};
@@ -281,7 +301,7 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
     const bool is_list = document.kind != nullptr && document.form == foreign::TextForm::kLines;
     return document.is(file_kind::kKubernetes) ? Diagnostics{nothing_in_manifest(document)}
            : is_list                           ? Diagnostics{no_settings(document)}
-                                               : with_warnings(nothing_known(document), read.diagnostics);
+                                               : with_warnings(nothing_known(templates, document), read.diagnostics);
   }
   if (read.ok() && document.is_script()) add_written_files(templates, document, choices, read);
   // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.

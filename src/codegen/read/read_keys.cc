@@ -343,13 +343,15 @@ class TableReading {
     size_t longest = 0;
     for (const auto& [section, verdict] : table_.unknown_key) {
       const bool is_in = section.empty() || (found.key.size() > section.size() && found.key.compare(0, section.size(), section) == 0);
-      if (is_in && (how.empty() || section.size() >= longest)) {
+      if (is_in && (how.empty() || section.size() > longest)) {
         how = verdict;
         longest = section.size();
       }
     }
     if (how == "silent")
       return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word", table_.tool);
+    if (how == "declared")
+      return fmt::format("not a key that {} is known to have: the script that reads it declares it, or stops at it", table_.tool);
     if (how.empty() || how == "warning") return fmt::format("not a key that {} is known to have", table_.tool);
     return fmt::format("not a key that {} is known to have: it stops at unknown keys here", table_.tool);
   }

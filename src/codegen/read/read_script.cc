@@ -18,6 +18,7 @@
 #include "codegen/read/named_method.h"
 #include "codegen/read/other_devices.h"
 #include "codegen/read/started_scripts.h"
+#include "codegen/read/visible_gpus.h"
 #include "codegen/read/xtuner.h"
 #include "codegen/shell/starts_training.h"
 #include "codegen/shell/words.h"
@@ -125,6 +126,7 @@ class ScriptReader {
       const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
       for (const LaunchStage& stage : line.stages) read_stage(stage, line, is_under_ray);
+      add(visible_gpus(source_, part, line, file_));
       tell_started(line);
     }
   }
@@ -141,8 +143,7 @@ class ScriptReader {
     add(reading_by(templates_, table, {nullptr, std::move(keys), nullptr}, file_));
   }
 
-  // An option that is given twice counts as it stands last.
-  // `as_spelled`: under the name with its own dashes inside.
+  // An option that is given twice counts as it stands last. `as_spelled`: under the name with its own dashes inside.
   std::vector<FoundKey> options_of(const LaunchStage& stage, bool as_spelled = false) const {
     std::vector<FoundKey> keys;
     std::map<std::string_view, const LaunchOption*> last;
@@ -184,9 +185,8 @@ class ScriptReader {
 
   // "train.py settings.yaml --lr 1e-5", "train.py --config settings.yaml --lr 1e-5"
   static bool names_settings(const LaunchStage& stage) {
-    return is_settings_file(stage.value("config")) ||
-           std::any_of(stage.positionals.begin(), stage.positionals.end(),
-                       [](const foreign::ShellWord& word) { return is_settings_file(word.text); });
+    const auto is_file = [](const foreign::ShellWord& word) { return is_settings_file(word.text); };
+    return is_settings_file(stage.value("config")) || std::any_of(stage.positionals.begin(), stage.positionals.end(), is_file);
   }
 
   void add(Result<Reading> reading) {

@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, TableFormat>, 5> kFormats = {{{
                                                                                {"toml", TableFormat::kToml},
                                                                                {"directives", TableFormat::kDirectives},
                                                                                {"arguments", TableFormat::kArguments}}};
-constexpr std::array<std::string_view, 4> kUnknownKey = {"parse error", "init error", "warning", "silent"};
+constexpr std::array<std::string_view, 5> kUnknownKey = {"parse error", "declared", "init error", "warning", "silent"};
 
 struct KeyTableReader {
   KeyTable table;
@@ -126,7 +126,7 @@ struct KeyTableReader {
     for (const auto& [section, how] : map->entries) {
       if (std::find(kUnknownKey.begin(), kUnknownKey.end(), how.text) == kUnknownKey.end()) {
         mistakes.fail(how.location, fmt::format("unknown verdict '{}' for section '{}'", how.text, section),
-                      "known: parse error, init error, warning, silent");
+                      "known: parse error, declared, init error, warning, silent");
       }
       table.unknown_key.emplace_back(section, how.text);
     }
