@@ -285,6 +285,10 @@ TEST_CASE("own scripts: GPUs that are seen, where nothing counts processes", "[r
   CHECK(gpus("CUDA_VISIBLE_DEVICES=0,1\naccelerate launch own.py --lr 1e-4\n").empty());
   CHECK(gpus("CUDA_VISIBLE_DEVICES=0,1 python own.py --lr 1e-4 --bf16\n").empty());
   CHECK(gpus("export CUDA_VISIBLE_DEVICES=0\nexport CUDA_VISIBLE_DEVICES=1,2\naccelerate launch own.py --lr 1e-4\n").empty());
+  CHECK(
+      gpus(
+          "CUDA_VISIBLE_DEVICES=0,1 accelerate launch own.py --lr 1e-4\nCUDA_VISIBLE_DEVICES=2 accelerate launch other.py --lr 1e-4\n")
+          .empty());
   CHECK(gpus("CUDA_VISIBLE_DEVICES=$GPUS accelerate launch own.py --lr 1e-4\n").empty());
 }
 

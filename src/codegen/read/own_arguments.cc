@@ -32,6 +32,10 @@ std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templa
   return over;
 }
 
+bool is_settings_file(std::string_view path) {
+  return path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".json") || path.ends_with(".toml");
+}
+
 bool names_model(const std::string& text) {
   const size_t slash = text.rfind('/');
   if (slash == std::string::npos || text.find(':') != std::string::npos) return false;

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/read/found.h"
@@ -13,6 +14,9 @@ namespace distsetup {
 // train.py --job.config_file q.toml --training.steps=500: until release 0.2 torchtitan takes such flags over its file.
 std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templates, const std::vector<FoundKey>& found,
                                                        const std::string& file);
+
+// A file of settings, by its ending.
+bool is_settings_file(std::string_view path);
 
 // A path, or a name on the Hub; "SiT-XL/2" is a size of a script's own, and "hf-hub:a/b" a name in another library.
 bool names_model(const std::string& text);

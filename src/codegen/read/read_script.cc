@@ -17,6 +17,7 @@
 #include "codegen/read/manifest.h"
 #include "codegen/read/named_method.h"
 #include "codegen/read/other_devices.h"
+#include "codegen/read/own_arguments.h"
 #include "codegen/read/started_scripts.h"
 #include "codegen/read/visible_gpus.h"
 #include "codegen/read/xtuner.h"
@@ -56,10 +57,6 @@ std::string table_of(LaunchProgram program) {
     case LaunchProgram::kOther: break;
   }
   return "";
-}
-
-bool is_settings_file(std::string_view path) {
-  return path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".json") || path.ends_with(".toml");
 }
 
 class ScriptReader {
@@ -115,6 +112,7 @@ class ScriptReader {
     constexpr size_t kMaxRuns = 16;  // what starts more than a few different runs is no configuration of one
     const bool is_under_ray = has_ray(part.script);
     std::set<std::string> seen;
+    Reading gpus;
     append(diagnostics_, undecided_commands(source_, part.script));
     for (const LaunchLine& line : part.lines) {
       if (is_server(part.script.commands[line.command]) || !runs_.is_run(part, line)) continue;
@@ -126,9 +124,10 @@ class ScriptReader {
       const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
       for (const LaunchStage& stage : line.stages) read_stage(stage, line, is_under_ray);
-      add(visible_gpus(source_, part, line, file_));
+      gpus = visible_gpus(source_, part, line, file_);
       tell_started(line);
     }
+    if (seen.size() == 1) add(std::move(gpus));  // several runs see several sets
   }
 
   // bash run.sh, where nothing else trains.

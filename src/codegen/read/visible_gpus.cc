@@ -53,10 +53,8 @@ Reading visible_gpus(const SourceText& source, const foreign::ScriptPart& part, 
   if (n == 0 || (!takes_all(line) && (n > 1 || is_counted))) return reading;
   reading.file = file;
   reading.tool = "CUDA_VISIBLE_DEVICES";
-  // accelerate's file may start fewer processes.
-  const LaunchStage* accelerate = line.find(LaunchProgram::kAccelerate);
-  const bool may_be_fewer = accelerate != nullptr && accelerate->has("config_file");
-  reading.fields["derived.world"] = {Json(n), "CUDA_VISIBLE_DEVICES", source.at(devices->span.begin), may_be_fewer, false};
+  // What any file or directive says is over it.
+  reading.fields["derived.world"] = {Json(n), "CUDA_VISIBLE_DEVICES", source.at(devices->span.begin), true, false};
   return reading;
 }
 
