@@ -48,8 +48,10 @@ class Packer {
     const int rounds = items_.size() <= 1000 ? 20 : items_.size() <= 4000 ? 2 : 1;
     for (const auto& key : keys) {
       std::vector<int> order(items_.size());
+      std::vector<int64_t> keys_of_items;
       for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(items_[a]) > key(items_[b]); });
+      for (const ArenaItem& item : items_) keys_of_items.push_back(key(item));
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return keys_of_items[a] > keys_of_items[b]; });
       for (int round = 0; round < rounds && best != live_peak_; ++round) {
         const bool last = round + 1 == rounds;  // nothing is learnt from where it ends when it is not the best
         const int64_t arena = place(order, last && best >= 0 ? best : INT64_MAX);

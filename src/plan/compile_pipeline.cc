@@ -83,12 +83,16 @@ class PipelineCompiler final : public UnitCompiler {
     return order;
   }
 
-  // The tensors that units of a variant keep: layers have it in common.
-  const std::vector<int>& kept_tensors(int u) {
+  // What units of a variant keep: layers have it in common.
+  struct KeptTensor {
+    int tensor = 0;
+    int64_t bytes = 0;
+  };
+  const std::vector<KeptTensor>& kept_tensors(int u) {
     const auto [known, fresh] = kept_tensors_.try_emplace(s_.unit_variant[u]);
     const ProgramVariant& v = variant(u);
     for (int t = 0; fresh && t < static_cast<int>(v.tensors.size()); ++t)
-      if (is_kept_by_stage(v, t, u == head())) known->second.push_back(t);
+      if (is_kept_by_stage(v, t, u == head())) known->second.push_back({t, tensor_bytes(u, t)});
     return known->second;
   }
 
@@ -99,11 +103,11 @@ class PipelineCompiler final : public UnitCompiler {
       const ProgramVariant& v = variant(u);
       std::vector<int64_t>& offset = s_.kept_offset[static_cast<size_t>(u)];
       offset.assign(v.tensors.size(), -1);
-      for (const int t : kept_tensors(u)) {
-        CHECK(t != v.y, "{} keeps its own output", v.name);
-        if (t == v.x && u == span(chunk).first) continue;  // it has come from another stage
-        offset[static_cast<size_t>(t)] = bytes;
-        bytes += tensor_bytes(u, t);
+      for (const KeptTensor& kept : kept_tensors(u)) {
+        CHECK(kept.tensor != v.y, "{} keeps its own output", v.name);
+        if (kept.tensor == v.x && u == span(chunk).first) continue;  // it has come from another stage
+        offset[static_cast<size_t>(kept.tensor)] = bytes;
+        bytes += kept.bytes;
       }
     }
     return bytes;
@@ -360,8 +364,8 @@ class PipelineCompiler final : public UnitCompiler {
   const bool carries_routes_;
   const int64_t message_bytes_;
   std::vector<int> step_buffers_;
-  std::vector<BufferRing> kept_, x_;              // per chunk, by micro-batch
-  std::map<int, std::vector<int>> kept_tensors_;  // by variant
+  std::vector<BufferRing> kept_, x_;                     // per chunk, by micro-batch
+  std::map<int, std::vector<KeptTensor>> kept_tensors_;  // by variant
   BufferRing y_, dy_, dx_;
   BufferRing reference_x_, reference_y_;         // of the reference, where it runs
   std::optional<ActivationWriter> activations_;  // where they wait on the host

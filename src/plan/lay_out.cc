@@ -176,12 +176,7 @@ void add_record(UnitLayout& unit, Parameter p, const std::string& slot) {
 // Of a unit in the stage's part `chunk` of the model. -1: it is not on the stage, its parameters are counted alone.
 void add_program(const Program& program, int64_t layer, const ProgramParameters& parameters, int chunk, LayoutUnits& to) {
   Layout& layout = to.layout;
-  const std::string prefix = parameter_prefix(program, layer);
   const int u = static_cast<int>(layout.units.size());
-  const auto named = [&](Parameter p) {
-    p.name = prefix + p.name;
-    return p;
-  };
   UnitLayout& unit = layout.units.emplace_back();
   UnitsBeside& beside = to.beside.emplace_back();
   unit.kind = program.kind;
@@ -194,6 +189,11 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
     beside.experts.slots = parameters.expert_sizes.slots, beside.experts.numel = parameters.expert_sizes.numel;
     return;
   }
+  const std::string prefix = parameter_prefix(program, layer);
+  const auto named = [&](Parameter p) {
+    p.name = prefix + p.name;
+    return p;
+  };
   for (size_t i = 0; i < parameters.own.size(); ++i) add_parameter(unit, named(parameters.own[i]), program.parameters[i].slot);
   for (size_t i = 0; i < parameters.shared.size(); ++i)
     add_parameter(to.shared[static_cast<size_t>(chunk)], named(parameters.shared[i]),
@@ -272,6 +272,9 @@ Layout lay_out(const Geometry& geometry, const Mesh& mesh, Sharding sharding, in
   const bool has_copy = geometry.tied_embeddings && chunk_of_first < 0 && chunk_of_head >= 0;
   LayoutUnits units{layout, std::vector<UnitLayout>(chunks.size()), {}, keeps_reference, sizes_alone};
   for (UnitLayout& shared : units.shared) shared.kind = UnitKind::kShared;
+  const auto num_programs = static_cast<size_t>(geometry.num_layers) + 2;
+  layout.units.reserve(2 * num_programs);  // few models have more than one unit beside each
+  units.beside.reserve(num_programs);
   add_program(programs->embedding, 0, parameters->embedding, has_copy ? chunk_of_head : chunk_of_first, units);
   layout.units.front().is_copy = units.beside.front().frozen.is_copy = has_copy;
   for (int64_t i = 0; i < geometry.num_layers; ++i)

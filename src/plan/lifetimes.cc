@@ -1,7 +1,7 @@
 #include "plan/lifetimes.h"
 
 #include <algorithm>
-#include <set>
+#include <vector>
 
 #include "base/check.h"
 #include "plan/arena.h"
@@ -11,7 +11,7 @@ namespace {
 
 class Lifetimes {
  public:
-  explicit Lifetimes(Schedule& s) : s_(s) {}
+  explicit Lifetimes(Schedule& s) : s_(s), by_instruction_(s.buffers.size()) {}
 
   void run() {
     lifetimes();
@@ -28,7 +28,7 @@ class Lifetimes {
       }
       for (const int b : i.frees) {
         s_.buffers[b].last_step = i.first_step + i.num_steps - 1;
-        by_instruction_.insert(b);
+        by_instruction_[b] = true;
       }
     }
     for (int n = 0; n < static_cast<int>(s_.steps.size()); ++n) {
@@ -36,7 +36,7 @@ class Lifetimes {
         Buffer& b = s_.buffers[v.buffer];
         if (b.lifetime == BufferLifetime::kRun) return;
         if (b.first_step < 0) b.first_step = n;
-        if (!by_instruction_.contains(v.buffer)) b.last_step = n;
+        if (!by_instruction_[v.buffer]) b.last_step = n;
       };
       for (const View& v : s_.steps[n].reads) touch(v);
       for (const View& v : s_.steps[n].writes) touch(v);
@@ -52,7 +52,7 @@ class Lifetimes {
         Buffer& to = s_.buffers[w];
         if (to.lifetime != BufferLifetime::kSpan || s_.buffers[r].lifetime != BufferLifetime::kSpan) continue;
         if (!is_tensor(to) || !is_tensor(s_.buffers[r]) || to.overlay_of >= 0) continue;  // over an earlier operand
-        if (by_instruction_.contains(w) || by_instruction_.contains(r)) continue;
+        if (by_instruction_[w] || by_instruction_[r]) continue;
         Buffer& from = s_.buffers[root_buffer(s_.buffers, r)];
         if (to.first_step != n || from.last_step != n || aligned(from.bytes) != aligned(to.bytes)) continue;
         to.overlay_of = root_buffer(s_.buffers, r);
@@ -79,7 +79,7 @@ class Lifetimes {
   }
 
   Schedule& s_;
-  std::set<int> by_instruction_;  // buffers that an instruction frees, not their last touch
+  std::vector<bool> by_instruction_;  // of each buffer: does an instruction free it, and not its last touch?
 };
 
 }  // namespace

@@ -108,6 +108,7 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op, 
   const std::vector<int>& variants = model == kReference ? s.reference_variant : s.unit_variant;
   if (variants.empty()) return std::vector<TouchedUnits>(static_cast<size_t>(s.layout->num_programs));
   std::vector<TouchedUnits> touched;
+  touched.reserve(static_cast<size_t>(s.layout->num_programs));
   std::vector<int> first(s.variants.size(), -1);  // units of one variant differ in themselves alone
   for (int u = 0; u < s.layout->num_programs; ++u) {
     const int variant = variants[static_cast<size_t>(u)];
@@ -120,15 +121,17 @@ std::vector<TouchedUnits> touched_by_units(const Schedule& s, InstructionOp op, 
       touched.push_back(touched_by(s, *s.variants[static_cast<size_t>(variant)], op, known = u));
       continue;
     }
-    touched.push_back(touched[static_cast<size_t>(known)]);
-    for (std::set<int>* units : {&touched.back().parameters, &touched.back().gradients}) {
-      if (units->erase(known) > 0) units->insert(u);
+    const auto in_its_place = [&](int unit) {
+      if (unit == known) return u;
       for (const std::vector<int>* beside : {&s.layout->shared_units, &s.layout->expert_units, &s.layout->frozen_units,
-                                             &s.layout->frozen_expert_units, &s.layout->quantized_units, &s.layout->reference_units}) {
-        const int of_known = (*beside)[static_cast<size_t>(known)];
-        if (of_known >= 0 && units->erase(of_known) > 0) units->insert((*beside)[static_cast<size_t>(u)]);
-      }
-    }
+                                             &s.layout->frozen_expert_units, &s.layout->quantized_units, &s.layout->reference_units})
+        if ((*beside)[static_cast<size_t>(known)] == unit) return (*beside)[static_cast<size_t>(u)];
+      return unit;
+    };
+    TouchedUnits& of_unit = touched.emplace_back();
+    const TouchedUnits& alike = touched[static_cast<size_t>(known)];
+    for (const int unit : alike.parameters) of_unit.parameters.insert(in_its_place(unit));
+    for (const int unit : alike.gradients) of_unit.gradients.insert(in_its_place(unit));
   }
   return touched;
 }

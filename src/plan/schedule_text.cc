@@ -1,6 +1,8 @@
 // Schedules as text: for people (--print-schedule), for the digest, and the names of everything in it.
 #include "plan/schedule_text.h"
 
+#include <fmt/compile.h>
+
 #include <algorithm>
 #include <map>
 
@@ -38,8 +40,6 @@ std::string attributes_text(const OpAttributes& attributes) {
         field.member);
   return out;
 }
-
-std::string join(const std::vector<int>& numbers) { return fmt::format("{}", fmt::join(numbers, ",")); }
 
 std::string unit_text(const Schedule& s, int unit) {
   if (unit < 0) return "";
@@ -129,36 +129,39 @@ std::string format_schedule(const Schedule& s) {
   return out;
 }
 
+// Formats are compiled: a list has thousands of lines.
 std::string canonical_text(const Schedule& s) {
-  std::string out = fmt::format("phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
-  if (s.host_arena_bytes > 0) out += fmt::format("host arena {}\n", s.host_arena_bytes);
-  for (const Segment& g : s.segments) out += fmt::format("segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
+  fmt::memory_buffer text;
+  const fmt::appender out(text);
+  fmt::format_to(out, "phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
+  if (s.host_arena_bytes > 0) fmt::format_to(out, "host arena {}\n", s.host_arena_bytes);
+  for (const Segment& g : s.segments) fmt::format_to(out, "segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
   for (const Instruction& i : s.instructions)
-    out += fmt::format("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}{}\n", name(i.op), i.unit,
-                       i.program_variant, i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, digest_name(i.dtype),
-                       name(i.stream), join(i.waits), i.signals, join(i.allocates), join(i.uses), join(i.frees), i.accumulate,
-                       i.first_step, i.num_steps, stage_text(i.stage));
+    fmt::format_to(out, FMT_COMPILE("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}{}\n"), name(i.op), i.unit,
+                   i.program_variant, i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, digest_name(i.dtype),
+                   name(i.stream), fmt::join(i.waits, ","), i.signals, fmt::join(i.allocates, ","), fmt::join(i.uses, ","),
+                   fmt::join(i.frees, ","), i.accumulate, i.first_step, i.num_steps, stage_text(i.stage));
   for (const Buffer& b : s.buffers)
-    out += fmt::format("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n", b.name, name(b.buffer_class), b.bytes, digest_name(b.dtype),
-                       static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step, b.last_step,
-                       b.overlay_of, b.offset_bytes);
+    fmt::format_to(out, FMT_COMPILE("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n"), b.name, name(b.buffer_class), b.bytes,
+                   digest_name(b.dtype), static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step,
+                   b.last_step, b.overlay_of, b.offset_bytes);
   const auto view = [&](const View& v) {
-    out += fmt::format(" {}@{}[{}]{}{}", v.buffer, v.offset_bytes, fmt::join(v.shape, ","), digest_name(v.dtype),
-                       v.own_of == Group::kSelf      ? ""
-                       : v.own_of == Group::kDpShard ? "own"
-                                                     : fmt::format("own of {}", name(v.own_of)));
+    fmt::format_to(out, FMT_COMPILE(" {}@{}[{}]{}"), v.buffer, v.offset_bytes, fmt::join(v.shape, ","), digest_name(v.dtype));
+    if (v.own_of == Group::kSelf) return;
+    text.append(v.own_of == Group::kDpShard ? "own" : fmt::format("own of {}", name(v.own_of)));
   };
   for (const Step& t : s.steps) {
-    out += fmt::format("s {} {} i{} {}{} r", t.op, t.kernel, t.instruction, t.recomputed ? "R" : "", t.accumulate ? "+" : "");
+    fmt::format_to(out, FMT_COMPILE("s {} {} i{} {}{} r"), t.op, t.kernel, t.instruction, t.recomputed ? "R" : "",
+                   t.accumulate ? "+" : "");
     for (const View& v : t.reads) view(v);
-    out += " w";
+    text.append(std::string_view(" w"));
     for (const View& v : t.writes) view(v);
-    if (t.program_op != nullptr) out += attributes_text(t.program_op->attributes);
+    if (t.program_op != nullptr) text.append(attributes_text(t.program_op->attributes));
     if (t.program_op != nullptr && (has_axis(t.program_op->group, Group::kCp) || t.program_op->group == Group::kEp))
-      out += fmt::format(" over {}", name(t.program_op->group));
-    out += "\n";
+      text.append(fmt::format(" over {}", name(t.program_op->group)));
+    text.push_back('\n');
   }
-  return out;
+  return fmt::to_string(text);
 }
 
 std::string schedule_digest(const Plan& plan) {

@@ -113,14 +113,13 @@ int ScheduleWriter::run_buffer(std::string name, BufferClass buffer_class, int64
 }
 
 Instruction& ScheduleWriter::emit(InstructionOp op, int u) {
-  Instruction i;
+  Instruction& i = s_.instructions.emplace_back();
   i.op = op;
   i.unit = u;
   i.micro_batch = micro_batch_;
   i.dtype = s_.compute;
   i.phase = phase_;
-  s_.instructions.push_back(std::move(i));
-  return s_.instructions.back();
+  return i;
 }
 
 Instruction& ScheduleWriter::emit_copy(int u, int from, int to, int64_t bytes, Dtype dtype) {

@@ -128,6 +128,8 @@ void UnitCompiler::ensure_gathered(int u, Reader reader) {
 }
 
 void UnitCompiler::use_parameters(Instruction& i, Reader reader) {
+  constexpr size_t kUsuallyFurther = 6;  // gradients, and what a stage receives, keeps and sends
+  i.uses.reserve(needs(i.unit, reader).size() + kUsuallyFurther);
   for (const int bucket : needs(i.unit, reader)) {
     if (source(bucket) == ParameterSource::kMaster) i.uses.push_back(run_.master);
     if (source(bucket) == ParameterSource::kReplica) i.uses.push_back(replica(bucket));
@@ -171,7 +173,7 @@ Instruction& UnitCompiler::emit_backward(int u) {
                                                     s_.compute, BufferLifetime::kSpan, bucket));
   }
   Instruction& i = emit_program(InstructionOp::kBackward, u);
-  i.allocates = born;
+  i.allocates = std::move(born);
   for (const int bucket : gradient_buckets(u)) i.uses.push_back(gradient_[bucket]);
   return i;
 }
