@@ -30,6 +30,10 @@ class OpTimes {
         compute_(compute),
         gpu_(h_.accelerator == Accelerator::kCuda),
         constants_(time_constants(h_.rates)) {
+    for (const TensorInstance& tensor : v_.tensors) {
+      shapes_.push_back(shape_of(*tensor.decl, symbols));
+      bytes_.push_back(bytes_of(*tensor.decl, symbols, compute));
+    }
     CHECK(!gpu_ || h_.rates.gemm_flops_per_s > 0, "a plan for GPUs without their rates");
   }
 
@@ -69,15 +73,13 @@ class OpTimes {
   static double share_of_rows(const OpInstance& op) { return 1.0 / op.op->chunks; }
   double symbol(const char* name) const { return static_cast<double>(symbols_.at(name)); }
   double element_bytes() const { return static_cast<double>(size_bytes(compute_)); }
-  int64_t tensor_bytes(const Operand& o) const { return bytes_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_, compute_); }
-  double columns(const Operand& o) const {
-    return static_cast<double>(shape_of(*v_.tensors[static_cast<size_t>(o.index)].decl, symbols_).back());
-  }
+  int64_t tensor_bytes(const Operand& o) const { return bytes_[static_cast<size_t>(o.index)]; }
+  double columns(const Operand& o) const { return static_cast<double>(shapes_[static_cast<size_t>(o.index)].back()); }
 
   // That an op reads of a tensor: of all rows those of its chunk.
   double rows(const Operand& o, const OpInstance& op) const {
-    const TensorDecl& decl = *v_.tensors[static_cast<size_t>(o.index)].decl;
-    return static_cast<double>(shape_of(decl, symbols_).front()) * (has_all_rows(decl) ? share_of_rows(op) : 1);
+    const auto index = static_cast<size_t>(o.index);
+    return static_cast<double>(shapes_[index].front()) * (has_all_rows(*v_.tensors[index].decl) ? share_of_rows(op) : 1);
   }
 
   // Rows of experts that several ranks share have room for the most that can come; as many come as go where all experts are asked
@@ -171,6 +173,8 @@ class OpTimes {
   const Dtype compute_;
   const bool gpu_;
   const TimeConstants constants_;
+  std::vector<std::vector<int64_t>> shapes_;  // per tensor of the variant
+  std::vector<int64_t> bytes_;
 };
 
 double elements_of(const Schedule& s, const ProgramVariant& variant, int unit, int slot) {

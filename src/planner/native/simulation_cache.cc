@@ -2,6 +2,7 @@
 
 #include "plan/native_program.h"
 #include "plan/reference.h"
+#include "planner/native/stages_bound.h"
 #include "planner/native/whole_list.h"
 
 namespace distsetup {
@@ -51,6 +52,12 @@ const RowCosts& cached_row(const Plan& plan, SimulationCache& cache) {
   it->second = row_costs(*whole, costs, symbols_of(plan));
   it->second.is_all = tuning_of(plan.train).trains_all() && plan.offload == OffloadPlan{} && !runs_reference(plan.train);
   return it->second;
+}
+
+const std::vector<UnitSpan>& cached_parts(const Plan& plan, SimulationCache& cache) {
+  std::vector<UnitSpan>& known = cache.parts[{plan.mesh.pp, plan.strategy.virtual_stages}];
+  if (known.empty()) known = parts_of(plan);
+  return known;
 }
 
 }  // namespace distsetup

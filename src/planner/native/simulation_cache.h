@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/pipeline.h"
 #include "plan/plan.h"
 #include "planner/native/row_costs.h"
 #include "planner/native/step_time.h"
@@ -29,6 +30,7 @@ struct SimulationCache {
   std::map<std::tuple<int, int, SplitKey, int64_t, int>, RowCosts> by_compute;
   // With these recomputations and without stages: any list has all programs.
   std::map<std::tuple<int, int, SplitKey, int>, std::shared_ptr<const WholeList>> by_policy;
+  std::map<std::pair<int, int>, std::vector<UnitSpan>> parts;                // parts_of(): stages, chunks of each
   std::map<std::tuple<int, int, int, int64_t>, std::vector<int>> in_flight;  // most_in_flight(): stages, chunks, which, micro-batches
 };
 
@@ -41,5 +43,6 @@ int offload_key(const Plan& plan);
 // `elsewhere`: tensors that lie in buffers of the step.
 const UnitCost& cached_unit(const Plan& plan, const UnitProgram& unit, SimulationCache& cache, const std::set<int>& elsewhere = {});
 const RowCosts& cached_row(const Plan& plan, SimulationCache& cache);
+const std::vector<UnitSpan>& cached_parts(const Plan& plan, SimulationCache& cache);
 
 }  // namespace distsetup

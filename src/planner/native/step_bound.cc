@@ -194,7 +194,8 @@ class KeptBound {
   }
 
   int64_t states(int first, int last) const {
-    const auto of = [&](int64_t numel, const PartHolding& h) {
+    const auto of = [&](int64_t numel, const PartHolding& h) -> int64_t {
+      if (numel == 0) return 0;
       return (8 * numel + optimizer_bytes(plan_.train, numel) + h.shards - 1) / h.shards + (h.has_copy ? element_ * numel : 0);
     };
     return of(own(first, last), own_) + of(experts(first, last), experts_);
@@ -215,14 +216,14 @@ int64_t least_bytes(const Plan& plan, SimulationCache& cache) {
   const int64_t states = states_bound_bytes(plan);
   if (has_host_activations(plan)) return states;  // nearly all that is kept waits on the host
   if (!row.is_all) return states + (plan.mesh.pp == 1 ? row.kept_whole : 0);
-  const std::vector<UnitSpan> parts = parts_of(plan);
+  const std::vector<UnitSpan>& parts = cached_parts(plan, cache);
   const KeptBound kept(plan, row, parts, cache);
   return plan.mesh.pp == 1 ? std::max(states + row.kept_whole, kept.whole_bytes()) : std::max(states, kept.staged_bytes());
 }
 
 double least_step_s(const Plan& plan, SimulationCache& cache) {
   const RowCosts& row = cached_row(plan, cache);
-  const std::vector<UnitSpan> parts = parts_of(plan);
+  const std::vector<UnitSpan>& parts = cached_parts(plan, cache);
   const bool shards_nothing = plan.strategy.sharding == Sharding::kDdp;  // but experts, perhaps
   const ParameterNumbers all = parameter_numbers(plan);
   const auto parameters =
@@ -243,7 +244,7 @@ double least_step_s(const Plan& plan, SimulationCache& cache) {
 
 double nearer_bound_s(const Plan& plan, SimulationCache& cache) {
   const RowCosts& row = cached_row(plan, cache);
-  const std::vector<UnitSpan> parts = parts_of(plan);
+  const std::vector<UnitSpan>& parts = cached_parts(plan, cache);
   return StagesBound(plan, row, parts, least_update_bytes(plan)).in_order_s() * straggling(plan) * (1 - 1e-9);
 }
 

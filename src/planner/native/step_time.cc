@@ -135,10 +135,19 @@ double listed_flops(const Schedule& s) {
   return flops;
 }
 
-// What stage_tensors() depends on: the unit, which way it runs, and which of its tensors lie in buffers of the stage. Micro-batches
-// differ in the buffers alone.
-int64_t placement(const Instruction& i) {
-  int64_t key = i.unit;
+// Does a unit keep what it reads of the unit below for its backward? Not where that has come from another stage.
+bool keeps_x(const Schedule& s, size_t unit) {
+  if (unit >= s.kept_offset.size() || s.kept_offset[unit].empty()) return false;
+  const int x = s.variants[static_cast<size_t>(s.unit_variant[unit])]->x;
+  return x >= 0 && s.kept_offset[unit][static_cast<size_t>(x)] >= 0;
+}
+
+// What stage_tensors() depends on: which program runs, which way, and which of its tensors lie in buffers of the stage. Units of a
+// variant keep the same tensors but for what they read and leave; micro-batches differ in the buffers alone.
+int64_t placement(const Schedule& s, const Instruction& i) {
+  const auto unit = static_cast<size_t>(i.unit);
+  int64_t key = variant_index(s, i);
+  for (const size_t u : {unit, unit + 1}) key = key * 2 + (keeps_x(s, u) ? 1 : 0);
   for (const int b : {i.stage.kept, i.stage.x, i.stage.y, i.stage.dy, i.stage.dx}) key = key * 2 + (b >= 0 ? 1 : 0);
   return key * 4 + (i.op == InstructionOp::kForward ? 2 : 0) + (is_reference(i) ? 1 : 0);
 }
@@ -180,7 +189,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     item.signals = i.signals;
     if (is_program(i.op)) {
       item.program = static_cast<int16_t>(variant_index(s, i));
-      const auto [placed, unknown] = placements.try_emplace(placement(i), 0);
+      const auto [placed, unknown] = placements.try_emplace(placement(s, i), 0);
       if (unknown) {
         const auto [known, fresh] = live_variants.try_emplace({item.program, stage_tensors(s, i)}, live_variants.size());
         if (fresh) list.live_variants.push_back({item.program, known->first.second});
