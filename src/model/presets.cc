@@ -199,10 +199,10 @@ std::vector<std::string> preset_ids(const Presets& presets, std::string_view fol
 }
 
 const PresetFile* find_preset(const Presets& presets, std::string_view folder, std::string_view id) {
-  for (const PresetFile& file : presets.files) {
-    if (file.folder == folder && file.id == id) return &file;
-  }
-  return nullptr;
+  const auto name_of = [](const PresetFile& file) { return std::pair<std::string_view, std::string_view>(file.folder, file.id); };
+  const auto at = std::lower_bound(presets.files.begin(), presets.files.end(), std::pair(folder, id),
+                                   [&](const PresetFile& file, const auto& wanted) { return name_of(file) < wanted; });
+  return at != presets.files.end() && at->folder == folder && at->id == id ? &*at : nullptr;
 }
 
 Result<Value> read_preset(const PresetFile& file) {

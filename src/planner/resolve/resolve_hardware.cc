@@ -228,6 +228,17 @@ class HardwareResolver {
     std::stable_partition(out_.larger.begin() + usual, out_.larger.end(), has_vendor);
   }
 
+  // Does an embedded preset of a GPU say in its line that it has no more memory than this? The rest of it need not be read then.
+  bool says_no_more(const std::string& id, int64_t bytes) const {
+    constexpr std::string_view kKey = "\nusable_memory: ";
+    const PresetFile* file = find_preset(presets_, "gpus", id);
+    const size_t at = file->is_embedded ? file->text.find(kKey) : std::string_view::npos;
+    if (at == std::string_view::npos) return false;
+    const std::string_view rest = file->text.substr(at + kKey.size());
+    const Result<int64_t> memory = parse_bytes(rest.substr(0, rest.find('\n')));
+    return memory.ok() && *memory <= bytes;
+  }
+
   // All others with more memory than any usual one, and machines of at least as many. No plan that fits depends on them: they are not
   // in the digest.
   void largest_gpus() {
@@ -236,7 +247,7 @@ class HardwareResolver {
     for (const HardwarePlan& o : out_.larger) most = std::max(most, o.memory_bytes);
     for (const std::string& id : preset_ids(presets_, "gpus")) {
       const auto is_usual = std::find(std::begin(kTableGpus), std::end(kTableGpus), id) != std::end(kTableGpus);
-      if (is_usual || id == out_.plan.gpu) continue;
+      if (is_usual || id == out_.plan.gpu || says_no_more(id, most)) continue;
       const std::optional<Gpu> g = load_gpu(id, nullptr);
       if (!g.has_value() || g->usable_memory_bytes <= most) continue;
       const std::optional<Machine> m = typical_machine(g->name);
