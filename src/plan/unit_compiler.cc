@@ -50,6 +50,7 @@ UnitCompiler::UnitCompiler(const Plan& plan, Phase phase, int stage, LayoutDetai
     const bool is_backward = reader == Reader::kBackward;
     const std::vector<TouchedUnits> touched = touched_by_units(s_, is_backward ? InstructionOp::kBackward : InstructionOp::kForward,
                                                                reader == Reader::kReference ? kReference : kPolicy);
+    needs_[static_cast<size_t>(reader)].reserve(touched.size());
     for (int u = 0; u < static_cast<int>(touched.size()); ++u) {
       needs_[static_cast<size_t>(reader)].push_back(itself_first(u, touched[u].parameters));
       if (is_backward) gradient_buckets_.push_back(itself_first(u, touched[u].gradients));

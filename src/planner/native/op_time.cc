@@ -32,7 +32,7 @@ class OpTimes {
         constants_(time_constants(h_.rates)) {
     for (const TensorInstance& tensor : v_.tensors) {
       shapes_.push_back(shape_of(*tensor.decl, symbols));
-      bytes_.push_back(bytes_of(*tensor.decl, symbols, compute));
+      bytes_.push_back(num_bytes(shapes_.back(), tensor.decl->dtype == Dtype::kCompute ? compute : tensor.decl->dtype));
     }
     CHECK(!gpu_ || h_.rates.gemm_flops_per_s > 0, "a plan for GPUs without their rates");
   }

@@ -24,7 +24,7 @@ namespace {
 int64_t live_peak(const Plan& plan, const StepList& list, SimulationCache& cache) {
   std::vector<const VariantProfile*> units;
   for (const StepList::LiveVariant& v : list.live_variants)
-    units.push_back(&cached_unit(plan, list.programs[static_cast<size_t>(v.program)], cache, v.elsewhere).live);
+    units.push_back(&cached_live(plan, list.programs[static_cast<size_t>(v.program)], v.elsewhere, cache));
   int64_t peak = 0;
   LiveWalk walk;
   for (const StepList::TimedItem& i : list.items) {

@@ -28,15 +28,23 @@ int offload_key(const Plan& plan) {
   return 9 * static_cast<int>(o.optimizer) + 3 * static_cast<int>(o.parameters) + static_cast<int>(o.activations);
 }
 
-const UnitCost& cached_unit(const Plan& plan, const UnitProgram& unit, SimulationCache& cache, const std::set<int>& elsewhere) {
+const UnitCost& cached_unit(const Plan& plan, const UnitProgram& unit, SimulationCache& cache) {
   static const UnitCost kUnused;
   if (unit.num_units == 0) return kUnused;  // every_k:1 has no block without recomputation
-  const auto [it, fresh] = cache.by_variant.try_emplace({unit.variant->name, split_key(plan), own_tokens(plan), elsewhere});
+  const auto [it, fresh] = cache.by_variant.try_emplace({unit.variant->name, split_key(plan), own_tokens(plan)});
   if (fresh) {
     const Symbols symbols = symbols_of(plan);
     const Dtype compute = plan.precision.compute;
-    it->second = {program_time(plan, unit, symbols, compute), profile(*unit.variant, symbols, compute, elsewhere)};
+    it->second = {program_time(plan, unit, symbols, compute), profile(*unit.variant, symbols, compute, {})};
   }
+  return it->second;
+}
+
+const VariantProfile& cached_live(const Plan& plan, const UnitProgram& unit, const std::set<int>& elsewhere, SimulationCache& cache) {
+  if (elsewhere.empty() || unit.num_units == 0) return cached_unit(plan, unit, cache).live;
+  const SimulationCache::UnitKey key = {unit.variant->name, split_key(plan), own_tokens(plan)};
+  const auto [it, fresh] = cache.by_placement.try_emplace({key, elsewhere});
+  if (fresh) it->second = profile(*unit.variant, symbols_of(plan), plan.precision.compute, elsewhere);
   return it->second;
 }
 

@@ -23,8 +23,10 @@ struct SimulationCache {
   using StageKey = std::tuple<int, int, int, int64_t>;
   // What a list depends on.
   using StepKey = std::tuple<int, bool, int, int, int, int, SplitKey, int, int, int64_t, StageKey, int>;
-  // Variant name, tokens of a rank's micro-batch, tensors that are not counted.
-  std::map<std::tuple<std::string, SplitKey, int64_t, std::set<int>>, UnitCost> by_variant;
+  // Variant name, tokens of a rank's micro-batch.
+  using UnitKey = std::tuple<std::string, SplitKey, int64_t>;
+  std::map<UnitKey, UnitCost> by_variant;
+  std::map<std::pair<UnitKey, std::set<int>>, VariantProfile> by_placement;  // and tensors that are not counted
   std::map<StepKey, std::shared_ptr<const StepList>> by_step;
   // Recompute policy, every_k, tokens of a micro-batch, what is offloaded.
   std::map<std::tuple<int, int, SplitKey, int64_t, int>, RowCosts> by_compute;
@@ -40,8 +42,9 @@ int64_t own_tokens(const Plan& plan);
 SimulationCache::SplitKey split_key(const Plan& plan);
 // What lies elsewhere than on the device.
 int offload_key(const Plan& plan);
+const UnitCost& cached_unit(const Plan& plan, const UnitProgram& unit, SimulationCache& cache);
 // `elsewhere`: tensors that lie in buffers of the step.
-const UnitCost& cached_unit(const Plan& plan, const UnitProgram& unit, SimulationCache& cache, const std::set<int>& elsewhere = {});
+const VariantProfile& cached_live(const Plan& plan, const UnitProgram& unit, const std::set<int>& elsewhere, SimulationCache& cache);
 const RowCosts& cached_row(const Plan& plan, SimulationCache& cache);
 const std::vector<UnitSpan>& cached_parts(const Plan& plan, SimulationCache& cache);
 

@@ -170,7 +170,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
     if (per_sequence) list.run_bytes_per_sequence += size_bytes(b.dtype);
     list.run_bytes_per_token += per_token;
   }
-  std::set<int> messages;  // events
+  std::vector<bool> is_message(static_cast<size_t>(s.num_events));  // of each event
   std::vector<std::vector<HiddenMatrix>> matrices;
   if (plan.train.optimizer == kMuon) matrices = hidden_matrices(*s.layout);
   std::map<std::pair<int, std::set<int>>, int> live_variants;
@@ -202,10 +202,10 @@ StepList step_list(const Plan& plan, const Schedule& s) {
           i.op == InstructionOp::kOrthogonalize ? orthogonalize_s(plan, matrices[static_cast<size_t>(i.unit)]) : duration(plan, s, i);
     }
     if (is_transfer(i.op)) {
-      messages.insert(i.signals);
+      is_message[static_cast<size_t>(i.signals)] = true;
       list.message_bytes = i.bytes;
     }
-    for (const int event : i.waits) item.waits_for_stage = item.waits_for_stage || messages.contains(event);
+    for (const int event : i.waits) item.waits_for_stage = item.waits_for_stage || is_message[static_cast<size_t>(event)];
     item.live = live_change(s, i);
     list.items.push_back(item);
   }
