@@ -56,6 +56,11 @@ void add_to_slot(UnitLayout& unit, const Parameter& p, const std::string& slot) 
   unit.numel += p.numel;
 }
 
+void add_record_to_slot(UnitLayout& unit, const Parameter& p, const std::string& slot) {
+  unit.slots.push_back({slot, unit.numel, p.shape});
+  unit.numel += record_of(p).num_bytes;
+}
+
 void add_parameter(UnitLayout& unit, Parameter p, const std::string& slot) {
   p.offset = unit.numel;
   add_to_slot(unit, p, slot);
@@ -96,7 +101,7 @@ struct ParameterCounts {
 struct ProgramParameters {
   std::vector<Parameter> own, shared, experts, frozen, frozen_experts, quantized;
   ParameterCounts counts;
-  UnitLayout own_sizes, expert_sizes;  // slots alone
+  UnitLayout own_sizes, expert_sizes, frozen_sizes, frozen_expert_sizes, quantized_sizes;  // slots alone
   ProgramParameters(const Program& program, const ProgramSizes& sizes) {
     for (const ParameterDecl& decl : program.parameters) own.push_back(make_parameter(decl, sizes));
     for (const ParameterDecl& decl : program.shared_parameters) shared.push_back(make_parameter(decl, sizes));
@@ -108,6 +113,10 @@ struct ProgramParameters {
       for (const Parameter& p : *list) count(program.kind, p, list);
     add_sizes(own, program.parameters, own_sizes);
     add_sizes(experts, program.expert_parameters, expert_sizes);
+    add_sizes(frozen, program.frozen_parameters, frozen_sizes);
+    add_sizes(frozen_experts, program.frozen_expert_parameters, frozen_expert_sizes);
+    for (size_t i = 0; i < quantized.size(); ++i)
+      add_record_to_slot(quantized_sizes, quantized[i], program.quantized_parameters[i].slot);
   }
 
  private:
@@ -163,14 +172,31 @@ struct LayoutUnits {
   std::vector<UnitLayout> shared;   // of each part of the model that the stage has
   std::vector<UnitsBeside> beside;  // of each unit that has a program, in their order
   bool keeps_reference = false;
-  bool sizes_alone = false;  // no names: all is trained
+  bool sizes_alone = false;  // no names
 };
 
 void add_record(UnitLayout& unit, Parameter p, const std::string& slot) {
   p.offset = unit.numel;
-  unit.slots.push_back({slot, p.offset, p.shape});
-  unit.numel += record_of(p).num_bytes;
+  add_record_to_slot(unit, p, slot);
   unit.parameters.push_back(std::move(p));
+}
+
+// add_program() without the names of parameters.
+void add_sizes_alone(const Program& program, const ProgramParameters& parameters, int chunk, UnitLayout& unit, UnitsBeside& beside,
+                     LayoutUnits& to) {
+  const int u = static_cast<int>(to.layout.units.size()) - 1;
+  for (const auto& [sizes, into] : {std::pair{&parameters.own_sizes, &unit},
+                                    {&parameters.expert_sizes, &beside.experts},
+                                    {&parameters.frozen_sizes, &beside.frozen},
+                                    {&parameters.frozen_expert_sizes, &beside.frozen_experts},
+                                    {&parameters.quantized_sizes, &beside.quantized}})
+    into->slots = sizes->slots, into->numel = sizes->numel;
+  for (size_t i = 0; i < parameters.shared.size(); ++i)
+    add_to_slot(to.shared[static_cast<size_t>(chunk)], parameters.shared[i], shared_slot(u, program.shared_parameters[i].slot));
+  if (!to.keeps_reference) return;
+  for (size_t i = 0; i < parameters.own.size(); ++i) add_to_slot(beside.reference, parameters.own[i], program.parameters[i].slot);
+  for (size_t i = 0; i < parameters.shared.size(); ++i)
+    add_to_slot(beside.reference, parameters.shared[i], program.shared_parameters[i].slot);
 }
 
 // Of a unit in the stage's part `chunk` of the model. -1: it is not on the stage, its parameters are counted alone.
@@ -182,13 +208,7 @@ void add_program(const Program& program, int64_t layer, const ProgramParameters&
   unit.kind = program.kind;
   add(parameters.counts, layout);
   if (chunk < 0) return;
-  if (to.sizes_alone) {
-    unit.slots = parameters.own_sizes.slots, unit.numel = parameters.own_sizes.numel;
-    for (size_t i = 0; i < parameters.shared.size(); ++i)
-      add_to_slot(to.shared[static_cast<size_t>(chunk)], parameters.shared[i], shared_slot(u, program.shared_parameters[i].slot));
-    beside.experts.slots = parameters.expert_sizes.slots, beside.experts.numel = parameters.expert_sizes.numel;
-    return;
-  }
+  if (to.sizes_alone) return add_sizes_alone(program, parameters, chunk, unit, beside, to);
   const std::string prefix = parameter_prefix(program, layer);
   const auto named = [&](Parameter p) {
     p.name = prefix + p.name;

@@ -23,17 +23,15 @@ bool is_layout_of(const Layout& layout, const Plan& plan, int stage) {
           splits_frozen(layout.sharding) == splits_frozen(plan.strategy.sharding));
 }
 
-// Frozen parameters, matrices of the optimizer and a reference's copy are found by the names of parameters.
-bool needs_names(const Plan& plan) {
-  return !tuning_of(plan.train).trains_all() || !keeps_elements(plan.train.optimizer) || keeps_reference(plan.train);
-}
+// Matrices of the optimizer are found among the parameters.
+bool needs_names(const Plan& plan) { return !keeps_elements(plan.train.optimizer); }
 
 }  // namespace
 
 Layout make_sizes(const Plan& plan, int stage) {
   CHECK(!needs_names(plan));
-  return lay_out(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning_of(plan.train), false,
-                 true);
+  return lay_out(plan.model, plan.mesh, plan.strategy.sharding, stage, plan.strategy.virtual_stages, tuning_of(plan.train),
+                 keeps_reference(plan.train), true);
 }
 
 std::shared_ptr<const Layout> cached_layout(const std::shared_ptr<const NativePrograms>& programs, const Plan& plan, int stage,
@@ -87,7 +85,8 @@ ParameterNumbers parameter_numbers(const Plan& plan) {
     const int64_t all = count_parameters(plan.model).total;
     return {all, 0, plan.mesh.ep > 1 || plan.mesh.tp > 1 ? expert_parameters(plan.model) : 0, 0, 0, copied(all)};
   }
-  const std::shared_ptr<const Layout> layout = cached_layout(native_programs(plan.model, split_of(plan), tuning), plan);
+  const std::shared_ptr<const Layout> layout =
+      cached_layout(native_programs(plan.model, split_of(plan), tuning), plan, 0, LayoutDetail::kSizes);
   return {layout->trained_numel,   layout->numel - layout->trained_numel, layout->trained_expert_numel, layout->frozen_expert_numel,
           layout->quantized_numel, copied(layout->trained_numel)};
 }

@@ -14,8 +14,8 @@ namespace distsetup {
 
 struct NativePrograms;
 
-// kSizes: units and their slots without the names of parameters, of which a model with experts has tens of thousands. All that is
-// simulated, where all parameters are trained element by element; else there are names nevertheless.
+// kSizes: units and their slots without the names of parameters, of which a model with experts has tens of thousands: all that is
+// simulated. Where the optimizer takes matrices whole there are names nevertheless.
 enum class LayoutDetail { kParameters, kSizes };
 Layout make_sizes(const Plan& plan, int stage);  // of these plans
 

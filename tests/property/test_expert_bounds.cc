@@ -5,8 +5,12 @@
 #include <random>
 #include <vector>
 
+#include "plan/compile_schedule.h"
 #include "plan/layout_cache.h"
 #include "plan/native_program.h"
+#include "plan/reference.h"
+#include "plan/schedule_text.h"
+#include "plan/tuning.h"
 #include "planner/native/simulate.h"
 #include "planner/native/whole_list.h"
 #include "planner/search/choice.h"
@@ -84,20 +88,39 @@ TEST_CASE("bounds of bytes and seconds are never above the simulation, with expe
   CHECK(staged > plans / 4);
 }
 
+// All of it, adapters, or some units beside a reference that is kept.
+void choose_what_is_trained(std::mt19937_64& random, Plan& plan) {
+  TrainPlan& t = plan.train;
+  const int what = static_cast<int>(random() % 5);
+  if (what < 2) {
+    t.finetune = what == 0 && plan.mesh.tp == 1 ? "qlora" : "lora";
+    t.lora_rank = 1 + static_cast<int64_t>(random() % 4), t.lora_alpha = 4;
+    t.lora_targets = {"q_proj", "o_proj"};
+  } else if (what == 2) {
+    t.trainable = {"model.layers.0"};
+  }
+  if (what < 2 || plan.model.num_experts > 0 || random() % 2 == 0) return;
+  t.method = kDpo;
+  t.preference.reference = "sharded";
+}
+
 // What a search takes instead of compiled lists and of layouts with names.
 TEST_CASE("programs and sizes of units without a list are the compiled list's, and those of layouts without names the whole ones'") {
   INFO("DISTSETUP_SEED=" << test_seed());
   std::mt19937_64 random(test_seed() + 13);
-  int plans = 0;
+  int plans = 0, in_part = 0, with_copy = 0;
   while (plans < num_rounds(200)) {
     const bool has_experts = random() % 3 > 0;
     const Geometry g = has_experts ? random_expert_geometry(random) : random_geometry(random);
     Plan plan = make_test_plan(g, random_expert_choice(random, g.num_layers), 4 * (1 + static_cast<int64_t>(random() % 10)));
     const int copy = plan.mesh.dp_shard * plan.mesh.cp * plan.mesh.tp;
     if (has_experts) plan.mesh.ep = plan.strategy.sharding == Sharding::kDdp ? copy : 1 << random() % 4;
-    if (copy % plan.mesh.ep != 0 || has_error(validate(plan))) continue;
-    ++plans;
-    INFO("plan " << plans << ": " << summary(plan));
+    choose_what_is_trained(random, plan);
+    if (copy % plan.mesh.ep != 0 || !check_native(plan.model, split_of(plan), tuning_of(plan.train)).empty()) continue;
+    plan.recompute.dropped = dropped_tensors(plan.model, plan.recompute.policy, tuning_of(plan.train));
+    if (has_error(validate(plan))) continue;
+    ++plans, in_part += !tuning_of(plan.train).trains_all(), with_copy += keeps_reference(plan.train);
+    INFO("plan " << plans << ": " << summary(plan) << ", " << plan.train.finetune << " " << plan.train.preference.reference);
     const auto quick = whole_list(plan), compiled = compiled_whole_list(plan);
     CHECK(quick->compute == compiled->compute);
     CHECK(quick->unit_program == compiled->unit_program);
@@ -110,7 +133,15 @@ TEST_CASE("programs and sizes of units without a list are the compiled list's, a
       CHECK(quick->programs[i].slot_elements == compiled->programs[i].slot_elements);
     }
     for (int stage = 0; stage < plan.mesh.pp; ++stage) {
+      const auto text = [&](LayoutDetail detail) { return canonical_text(compile_schedule(plan, Phase::kStep, stage, detail)); };
+      REQUIRE(text(LayoutDetail::kSizes) == text(LayoutDetail::kParameters));
       const Layout sizes = make_sizes(plan, stage), whole = make_layout(plan, stage);
+      CHECK(sizes.frozen_numel == whole.frozen_numel);
+      CHECK(sizes.quantized_bytes == whole.quantized_bytes);
+      CHECK(sizes.frozen_units == whole.frozen_units);
+      CHECK(sizes.frozen_expert_units == whole.frozen_expert_units);
+      CHECK(sizes.quantized_units == whole.quantized_units);
+      CHECK(sizes.reference_units == whole.reference_units);
       CHECK(sizes.shard_numel == whole.shard_numel);
       CHECK(sizes.gathered_numel == whole.gathered_numel);
       CHECK(sizes.trained_expert_numel == whole.trained_expert_numel);
@@ -131,6 +162,8 @@ TEST_CASE("programs and sizes of units without a list are the compiled list's, a
       }
     }
   }
+  CHECK(in_part > plans / 8);
+  CHECK(with_copy > 0);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ std::vector<double> slot_elements(const ProgramVariant& v, const ProgramSlots& s
 
 std::shared_ptr<const WholeList> compiled_whole_list(const Plan& plan) {
   const Plan one = without_stages(plan);
-  const Schedule schedule = compile_schedule(one, Phase::kStep);
+  const Schedule schedule = compile_schedule(one, Phase::kStep, 0, LayoutDetail::kSizes);
   auto whole = std::make_shared<WholeList>();
   whole->compute = schedule.compute;
   whole->programs = unit_programs(schedule);
