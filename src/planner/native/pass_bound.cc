@@ -181,7 +181,9 @@ double PassBound::backward_s(int first, int last, bool is_last, bool after_wait)
       top_s + over_pairs(first, last, is_last ? &PairTerms::last_reduced_s : &PairTerms::reduced_s) + (waits_ ? lowest.beside_s : 0);
   const double most_s = std::max(gathered_s + lowest.beside_s, reduced_s) + lowest.add_s;
   if (casts_s_ == 0 || after_wait) return most_s;
-  return std::max(most_s, sum(row_.backward_s, first, last) + over_pairs(first, last, &PairTerms::cast_s) +
+  // Of a stage, the first casts run beside the top's gather, which comes before all this.
+  const double before_s = plan_.mesh.pp == 1 ? 0 : of(last).cast_s - of(last).gather_s;
+  return std::max(most_s, before_s + sum(row_.backward_s, first, last) + over_pairs(first, last, &PairTerms::cast_s) +
                               over_kinds(first, last, &Moves::sums_s));
 }
 
