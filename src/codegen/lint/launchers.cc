@@ -252,7 +252,7 @@ bool is_expanded_later(const Document& d, const ScriptPart& part, const LaunchLi
 // Nodes that the one who starts the file counts ("--nnodes $NNODES"), with no default that says one.
 bool may_be_several(const LaunchStage& run) {
   const std::string nnodes = run.value("nnodes");
-  return nnodes.find('$') != std::string::npos && nnodes.find(":-1}") == std::string::npos && nnodes.find("-1}") == std::string::npos;
+  return nnodes.find('$') != std::string::npos && nnodes.find("-1}") == std::string::npos;
 }
 
 // --rdzv_endpoint=$HOSTNAME:29500 in what srun starts on every node, in every pod, or in a file that is started on each node.

@@ -44,8 +44,8 @@ bool is_handed_on(const Document& d, const std::string& name) {
 
 }  // namespace
 
-// What conda, a module or the one who starts the script has exported before keeps its mark: then the new value is seen, and this is a
-// warning.
+// A variable that conda, a module or the caller has exported before stays exported, and programs see its new value: so this is a
+// warning, no error.
 void check_unexported(const LintSetup&, const Document& d, Findings& report) {
   if (!d.is_script()) return;
   for (const ScriptPart& part : d.parts) {

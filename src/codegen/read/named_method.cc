@@ -121,7 +121,7 @@ Diagnostics apply_keys_of_rollouts(Reading& reading) {
   const auto key = std::find_if(reading.lost.begin(), reading.lost.end(),
                                 [](const LostKey& one) { return one.key == "num_generations" || one.key == "reward_funcs"; });
   if (key == reading.lost.end()) return {};
-  std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+  drop_assumed(reading);
   Diagnostic said = error(code::kConflict, key->at, fmt::format("'{}' is of a trainer that {}: no plan has them", key->key, kRollouts),
                           "a plan of it counts the update alone: memory and time of generating are not in it");
   said.severity = Severity::kWarning;

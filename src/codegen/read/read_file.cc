@@ -151,8 +151,7 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
   if (!read.ok()) return read.diagnostics;
   const Result<bool> handed_on = is_handed_on(templates, document);
   if (!handed_on.ok()) return handed_on.diagnostics;
-  if (*handed_on)
-    std::erase_if(read->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+  if (*handed_on) drop_assumed(*read);
   append(twice, apply_keys_of_rollouts(*read));
   std::vector<Reading> out;
   if (!read->table.empty()) out.push_back(std::move(*read));

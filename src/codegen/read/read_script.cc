@@ -317,9 +317,10 @@ class ScriptReader {
     Result<Reading> best = reading_of_program(templates_, stage.name, keys, file_);
     const bool is_read = !best.ok() || !best->tool.empty();
     // What a file beside the flags leaves to its tool's defaults is not known here.
-    if (best.ok() && names_settings(stage))
-      std::erase_if(best->fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
-    if (best.ok() && names_settings(stage)) best->is_over_file = true;
+    if (best.ok() && names_settings(stage)) {
+      drop_assumed(*best);
+      best->is_over_file = true;
+    }
     if (best.ok() && is_read) add_program(stage, *best);
     if (best.ok() && is_read && !names_settings(stage)) name_plain_trainer(line, source_.at(stage.span.begin), *best);
     if (best.ok() && is_read) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), *best));

@@ -21,4 +21,8 @@ std::string shown_text(const LostKey& lost) {
   return is_of_vocabulary || secret_in(lost.key + "=" + lost.text).empty() ? lost.text : "(not shown)";
 }
 
+void drop_assumed(Reading& reading) {
+  std::erase_if(reading.fields, [](const auto& one) { return one.second.is_assumed && one.first != "strategy.trainer"; });
+}
+
 }  // namespace distsetup

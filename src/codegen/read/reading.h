@@ -65,4 +65,7 @@ struct Reading {
   bool is_over_file = false;          // of a command line: the tool takes it over the file that the line names
 };
 
+// Takes back what the tool's defaults say, but for which trainer it is.
+void drop_assumed(Reading& reading);
+
 }  // namespace distsetup

@@ -111,9 +111,7 @@ double PassBound::reduced_s(const RowCosts::Pair& pair, bool is_last) const {
 PassBound::PairTerms PassBound::terms_of(const RowCosts::Pair& pair) const {
   const auto lower = static_cast<size_t>(pair.lower), upper = static_cast<size_t>(pair.upper);
   const RowCosts::Kind &below = row_.kinds[lower], &above = row_.kinds[upper];
-  const auto beside = [&](double compute_s, double transfer_s) {
-    return std::max(compute_s + contention_ * std::min(compute_s, transfer_s), transfer_s);
-  };
+  const auto slowed = [&](double compute_s, double transfer_s) { return compute_s + contention_ * std::min(compute_s, transfer_s); };
   const StrategyPlan& s = plan_.strategy;
   const double gather_s = s.prefetch <= 1 ? moves_[upper].gather_s : 0;
   // The embedding's backward reads no parameters; without stages, the last block's stay from its forward on.
@@ -123,9 +121,9 @@ PassBound::PairTerms PassBound::terms_of(const RowCosts::Pair& pair) const {
   const Reduction& each = moves_[upper].each;  // between the two backwards: its sums, and what is waited for
   const double between_s = has_experts_ ? each.before_s + each.once_s + each.after_s + (each.starts ? 0 : each.add_s) : least_add_s_;
   PairTerms t;
-  t.forward_s = beside(below.forward_s, gather_s);
+  t.forward_s = std::max(slowed(below.forward_s, gather_s), gather_s);
   // The lower unit's parameters come beside both: they wait for no sum, and no sum for them.
-  t.gathered_s = std::max(above.backward_s + contention_ * std::min(above.backward_s, again_s) + between_s, again_s);
+  t.gathered_s = std::max(slowed(above.backward_s, again_s) + between_s, again_s);
   t.reduced_s = reduced_s(pair, false);
   t.last_reduced_s = reduced_s(pair, true);
   if (!stays) t.cast_s = moves_[lower].cast_s;
