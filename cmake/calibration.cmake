@@ -5,7 +5,7 @@ set(calibration_source "${PROJECT_BINARY_DIR}/calibration/calibration_table.cc")
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/calibration")
 add_executable(calibration_table "${CMAKE_CURRENT_LIST_DIR}/calibration_table.cc" "${PROJECT_SOURCE_DIR}/src/planner/time/calibration.cc")
 target_precompile_headers(calibration_table REUSE_FROM distsetup_src_pch)
-target_link_libraries(calibration_table PRIVATE distsetup_base)
+target_link_libraries(calibration_table PRIVATE distsetup_core)
 add_custom_command(
   OUTPUT "${calibration_source}"
   COMMAND calibration_table "${calibration_source}" ${calibration_files}

@@ -1,12 +1,13 @@
-# One static library per folder of src/, and what they share.
+# The static libraries of src/, each of some of its folders, and how they are compiled. One place, because it is the build time.
 
-# How src/ is compiled in a release build; other builds take the optimisation of compiler.cmake. One place, because it is the build time:
+# Every source of src/ is compiled at one of three levels in a release build; other builds take the optimisation of compiler.cmake.
 # - hot: schedules, simulation, replay. That is where a search spends its time.
 # - warm: what loops over bytes or rows of a file, over choices of a search, or over names to find the nearest; what each list of a
 #   search asks for: programs, layouts, rules; readers of the tables that every plan reads. Little inlining there (50 instead of 225
 #   instructions) makes a third less code in half the compile time.
 # - quick: all the rest. None of it computes: not optimised it compiles in 0.4 (clang) to 0.6 (g++) of the time, and a command takes up
 #   to 10 ms more.
+set(levels hot warm quick)
 set(hot_options -O2)
 set(warm_options -O1)
 set(quick_options -O0)
@@ -16,11 +17,6 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # passes that cost a seventh of the 
   list(APPEND warm_options -fno-tree-vrp -fno-tree-dominator-opts -fno-tree-pta -fno-ivopts
     -fno-ipa-modref -fno-ipa-profile -fno-ipa-pure-const -fno-ipa-reference)
 endif()
-# Several sources at once (DISTSETUP_UNITY): most of the time of a source alone goes into headers and templates that its neighbours
-# need too. How many: few enough that two cores end together.
-set(hot_batch 32)
-set(warm_batch 40)
-set(quick_batch 54)
 
 # distsetup_optimise(target level): how a target of the compiler half is compiled.
 function(distsetup_optimise target level)
@@ -45,26 +41,21 @@ foreach(pch distsetup_src_pch distsetup_quick_pch)
 endforeach()
 distsetup_optimise(distsetup_quick_pch quick)
 
-# distsetup_sources(target level): how a library of src/ is compiled.
-function(distsetup_sources target level)
-  if(level STREQUAL "quick" AND CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_precompile_headers(${target} REUSE_FROM distsetup_quick_pch)
-  else()
-    target_precompile_headers(${target} REUSE_FROM distsetup_src_pch)
-  endif()
-  distsetup_optimise(${target} ${level})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DISTSETUP_UNITY} UNITY_BUILD_BATCH_SIZE ${${level}_batch})
-endfunction()
-
-# distsetup_layer(name folder [HOT pattern...] [WARM pattern...] [LIBRARIES library...]): a static library of a folder and its rooms.
-# HOT and WARM: sources that are not quick, each a regular expression for the end of a path without its ".cc".
-function(distsetup_layer name folder)
-  cmake_parse_arguments(PARSE_ARGV 2 layer "" "" "HOT;WARM;LIBRARIES")
+# distsetup_library(name FOLDERS folder... [HOT pattern...] [WARM pattern...] [UNITS hot warm quick] [LIBRARIES library...]): a static
+# library of folders of src/ and their rooms. HOT and WARM: sources that are not quick, each a regular expression for the end of a path
+# without its ".cc". UNITS: in how many pieces the sources of each level are compiled (DISTSETUP_UNITY). Most of the time of a source
+# alone goes into headers and templates that its neighbours need too, so as few as keep two cores busy; one where it is not said.
+function(distsetup_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 library "" "" "FOLDERS;HOT;WARM;UNITS;LIBRARIES")
   set(target distsetup_${name})
-  file(GLOB quick_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cc" "${PROJECT_SOURCE_DIR}/${folder}/*/*.cc")
+  set(quick_sources)
+  foreach(folder IN LISTS library_FOLDERS)
+    file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${folder}/*.cc" "${PROJECT_SOURCE_DIR}/src/${folder}/*/*.cc")
+    list(APPEND quick_sources ${sources})
+  endforeach()
   foreach(level hot warm)
     string(TOUPPER ${level} given)
-    list(JOIN layer_${given} "|" patterns)
+    list(JOIN library_${given} "|" patterns)
     set(${level}_sources ${quick_sources})
     list(FILTER ${level}_sources INCLUDE REGEX "/(${patterns})\\.cc$")
     list(REMOVE_ITEM quick_sources ${${level}_sources})
@@ -72,10 +63,21 @@ function(distsetup_layer name folder)
   add_library(${target} STATIC)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   set(targets ${target})
-  foreach(level hot warm quick)  # in the order in which a linker meets them
+  if(NOT library_UNITS)
+    set(library_UNITS 1 1 1)
+  endif()
+  foreach(level units IN ZIP_LISTS levels library_UNITS)  # in the order in which a linker meets them
     if(${level}_sources)
+      list(LENGTH ${level}_sources count)
+      math(EXPR batch "(${count} + ${units} - 1) / ${units}")
       add_library(${target}_${level} OBJECT ${${level}_sources})
-      distsetup_sources(${target}_${level} ${level})
+      if(level STREQUAL "quick" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+        target_precompile_headers(${target}_${level} REUSE_FROM distsetup_quick_pch)
+      else()
+        target_precompile_headers(${target}_${level} REUSE_FROM distsetup_src_pch)
+      endif()
+      distsetup_optimise(${target}_${level} ${level})
+      set_target_properties(${target}_${level} PROPERTIES UNITY_BUILD ${DISTSETUP_UNITY} UNITY_BUILD_BATCH_SIZE ${batch})
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${level}>)
       list(APPEND targets ${target}_${level})
     endif()
@@ -83,18 +85,18 @@ function(distsetup_layer name folder)
   foreach(one IN LISTS targets)
     target_include_directories(${one} PUBLIC "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
     target_include_directories(${one} SYSTEM PUBLIC "${DISTSETUP_MUSTACHE_DIR}")
-    target_link_libraries(${one} PUBLIC ${layer_LIBRARIES})
+    target_link_libraries(${one} PUBLIC ${library_LIBRARIES})
   endforeach()
 endfunction()
 
-# distsetup_optimised_first(target layer...): for a program with quick objects in it. An inline function of a header stands in many
-# objects, and a linker takes the first. So that it is not the slow one (a search would take twice as long), the objects of these layers
-# come first, hot ones before warm ones; then nothing is left to take from their libraries.
+# distsetup_optimised_first(target library...): for a program with quick objects in it. An inline function of a header stands in many
+# objects, and a linker takes the first. So that it is not the slow one (a search would take twice as long), the objects of these
+# libraries come first, hot ones before warm ones; then nothing is left to take from the libraries themselves.
 function(distsetup_optimised_first target)
-  foreach(level hot warm quick)
-    foreach(layer IN LISTS ARGN)
-      if(TARGET distsetup_${layer}_${level})
-        target_link_options(${target} PRIVATE $<TARGET_OBJECTS:distsetup_${layer}_${level}>)
+  foreach(level IN LISTS levels)
+    foreach(library IN LISTS ARGN)
+      if(TARGET distsetup_${library}_${level})
+        target_link_options(${target} PRIVATE $<TARGET_OBJECTS:distsetup_${library}_${level}>)
       endif()
     endforeach()
   endforeach()

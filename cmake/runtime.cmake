@@ -9,7 +9,7 @@ file(GLOB kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/kernel
 # ATen's headers cost 5-15 s a file; the precompiled header brings that to 1-3 s (clang++; g++ gains less).
 file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/pch.cc" CONTENT "namespace distsetup { int precompiled_header_anchor; }\n")
 add_library(distsetup_pch OBJECT "${PROJECT_BINARY_DIR}/pch.cc")
-target_link_libraries(distsetup_pch PUBLIC distsetup_fmt_first distsetup_plan distsetup_data libtorch::torch_cpu)
+target_link_libraries(distsetup_pch PUBLIC distsetup_fmt_first distsetup_core libtorch::torch_cpu)
 target_precompile_headers(distsetup_pch PRIVATE
   <ATen/ATen.h> <ATen/Parallel.h>
   <torch/csrc/distributed/c10d/TCPStore.hpp> <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -72,7 +72,7 @@ endif()
 set_source_files_properties("${PROJECT_SOURCE_DIR}/runtime/monitor/open_metrics.cc" PROPERTIES
   COMPILE_OPTIONS "${DISTSETUP_HTTPLIB_CFLAGS}" SKIP_PRECOMPILE_HEADERS ON)
 find_package(Threads REQUIRED)
-target_link_libraries(distsetup_runtime ${visibility} ${DISTSETUP_HTTPLIB_LINK_LIBRARIES} distsetup_fmt_first distsetup_weights distsetup_data libtorch::torch_cpu Threads::Threads ${CMAKE_DL_LIBS})
+target_link_libraries(distsetup_runtime ${visibility} ${DISTSETUP_HTTPLIB_LINK_LIBRARIES} distsetup_fmt_first distsetup_core libtorch::torch_cpu Threads::Threads ${CMAKE_DL_LIBS})
 
 distsetup_program(distsetup-train distsetup_runtime runtime/train_main.cc runtime/train.cc)
 if(TARGET distsetup-train)

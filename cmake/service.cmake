@@ -10,11 +10,10 @@ if(NOT DISTSETUP_HTTPLIB_FOUND OR NOT DISTSETUP_SQLITE_FOUND)
   return()
 endif()
 find_package(Threads REQUIRED)
-distsetup_layer(service src/service WARM ".*" LIBRARIES distsetup_data ${DISTSETUP_SQLITE_LINK_LIBRARIES} ${DISTSETUP_HTTPLIB_LINK_LIBRARIES}
+distsetup_library(service FOLDERS service WARM ".*" UNITS 1 2 1 LIBRARIES distsetup_core ${DISTSETUP_SQLITE_LINK_LIBRARIES} ${DISTSETUP_HTTPLIB_LINK_LIBRARIES}
   Threads::Threads)
 # The header of the HTTP library is used with the flags that the library was compiled with, and in these files alone.
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/service/http_server.cc" "${PROJECT_SOURCE_DIR}/src/service/connection.cc"
   "${PROJECT_SOURCE_DIR}/src/service/client/service_call.cc" PROPERTIES
   COMPILE_OPTIONS "${DISTSETUP_HTTPLIB_CFLAGS}" SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 distsetup_program(distsetup-service distsetup_service src/service_main.cc)
-set_target_properties(distsetup_service_warm PROPERTIES UNITY_BUILD_BATCH_SIZE 14)

@@ -40,7 +40,7 @@ target_include_directories(distsetup_test_main PRIVATE "${PROJECT_SOURCE_DIR}/sr
 add_library(distsetup_test_support INTERFACE)
 if(support_sources)
   add_library(distsetup_test_support_objects STATIC ${support_sources})
-  target_link_libraries(distsetup_test_support_objects PUBLIC distsetup_planner distsetup_codegen)
+  target_link_libraries(distsetup_test_support_objects PUBLIC distsetup_tool)
   target_link_libraries(distsetup_test_support INTERFACE distsetup_test_support_objects)
 endif()
 
@@ -77,9 +77,9 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
   if(precompiled)
     target_precompile_headers(${target} REUSE_FROM ${precompiled})
     distsetup_optimise(${target} quick)  # tests are compiled far longer than they run
-    set(first base data)
-    if("distsetup_planner" IN_LIST ARGN)
-      list(APPEND first text model plan planner)
+    set(first core)
+    if("distsetup_tool" IN_LIST ARGN)
+      list(APPEND first planner tool)
     endif()
     distsetup_optimised_first(${target} ${first})
   else()
@@ -98,14 +98,14 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
 endfunction()
 
 set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/test_check.cc" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # its CHECK is ours
-distsetup_catch_suite(unit distsetup_tests "" distsetup_test_pch distsetup_cli distsetup_planner distsetup_codegen distsetup_text)
+distsetup_catch_suite(unit distsetup_tests "" distsetup_test_pch distsetup_tool)
 if(TARGET distsetup_service)
   # No more than the service itself: with sanitizers (presets address, thread) it is built apart from the rest.
   distsetup_catch_suite(service distsetup_tests "" distsetup_test_pch distsetup_service)
 endif()
 find_package(rapidcheck QUIET)
 if(rapidcheck_FOUND)
-  distsetup_catch_suite(property distsetup_tests "*" distsetup_test_pch distsetup_planner distsetup_codegen distsetup_text rapidcheck)
+  distsetup_catch_suite(property distsetup_tests "*" distsetup_test_pch distsetup_tool rapidcheck)
 elseif(DISTSETUP_TESTS STREQUAL ON)
   message(FATAL_ERROR "DISTSETUP_TESTS=ON, but rapidcheck was not found (Debian: librapidcheck-dev)")
 else()
@@ -139,8 +139,8 @@ endif()
 
 # What every target makes of a plan per strategy: read by tests/golden/targets and tests/integration/emit_parsers_all.sh.
 add_executable(emit_targets "${PROJECT_SOURCE_DIR}/tests/support/main/emit_targets.cc")
-target_link_libraries(emit_targets PRIVATE distsetup_codegen)
-distsetup_optimised_first(emit_targets base model plan)
+target_link_libraries(emit_targets PRIVATE distsetup_tool)
+distsetup_optimised_first(emit_targets core tool)
 add_dependencies(distsetup_tests emit_targets)
 
 # Google Benchmark programs: built on request (ninja planner_bench), never run as tests.

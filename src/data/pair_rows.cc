@@ -2,57 +2,56 @@
 
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "data/row_keys.h"
 
 namespace distsetup {
 namespace {
 
-using PairJson = nlohmann::ordered_json;
-
 constexpr const char* kPairMessages = "pair messages";
 constexpr const char* kSame = "chosen and rejected are the same";
 constexpr const char* kNoPrompt = "chosen and rejected do not begin alike: there is no prompt";
 
-bool is_filled(const PairJson* value) { return value != nullptr && !value->empty(); }
-bool is_text(const PairJson* value) { return value != nullptr && value->is_string(); }
+bool is_filled(const OrderedJson* value) { return value != nullptr && !value->empty(); }
+bool is_text(const OrderedJson* value) { return value != nullptr && value->is_string(); }
 
 // What is trained of a pair are its answers, whatever a message says of itself.
-std::string problem_of_turns(PairJson& turns) {
+std::string problem_of_turns(OrderedJson& turns) {
   std::vector<bool> ignored;
   return problem_of_messages(turns, ignored);
 }
 
 // Both answers of a row: under keys of their own, or as a list of two under output.
 struct Answers {
-  PairJson chosen, rejected;
+  OrderedJson chosen, rejected;
 };
 std::optional<Answers> answers_of(const RowKeys& row) {
-  const PairJson *chosen = row.first({"chosen", "chosen_messages", "preferred_output"}),
-                 *rejected = row.first({"rejected", "rejected_messages", "non_preferred_output"});
+  const OrderedJson *chosen = row.first({"chosen", "chosen_messages", "preferred_output"}),
+                    *rejected = row.first({"rejected", "rejected_messages", "non_preferred_output"});
   if (is_filled(chosen) && is_filled(rejected)) return Answers{*chosen, *rejected};
-  const PairJson* both = row.find("output");
+  const OrderedJson* both = row.find("output");
   if (both == nullptr || !both->is_array() || both->size() != 2 || !(*both)[0].is_string() || !(*both)[1].is_string()) return {};
   return Answers{(*both)[0], (*both)[1]};
 }
 
-PairJson one_turn(const char* role, const PairJson& content) {
-  PairJson turns = PairJson::array(), turn = {{"role", role}, {"content", content}};
+OrderedJson one_turn(const char* role, const OrderedJson& content) {
+  OrderedJson turns = OrderedJson::array(), turn = {{"role", role}, {"content", content}};
   turns.push_back(std::move(turn));
   return turns;
 }
 // One answer as a list of turns: a text, a turn, or turns.
-PairJson turns_of(const PairJson& answer) {
+OrderedJson turns_of(const OrderedJson& answer) {
   if (answer.is_string()) return one_turn("assistant", answer);
-  PairJson turns = PairJson::array();
+  OrderedJson turns = OrderedJson::array();
   if (answer.is_array()) return answer;
   turns.push_back(answer);
   return turns;
 }
 
-RowOrReason chat_pair(PairJson prompt, PairJson chosen, PairJson rejected, const PairJson& row, std::string kind) {
+RowOrReason chat_pair(OrderedJson prompt, OrderedJson chosen, OrderedJson rejected, const OrderedJson& row, std::string kind) {
   RowOrReason out;
   out.kind = std::move(kind);
-  for (PairJson* turns : {&prompt, &chosen, &rejected}) {
+  for (OrderedJson* turns : {&prompt, &chosen, &rejected}) {
     out.reason = problem_of_turns(*turns);
     if (!out.reason.empty()) return out;
   }
@@ -65,7 +64,7 @@ RowOrReason chat_pair(PairJson prompt, PairJson chosen, PairJson rejected, const
   out.row.kind = SourceRow::Kind::kChatPair;
   out.row.chat = {{"messages", std::move(prompt)}, {"chosen", std::move(chosen)}, {"rejected", std::move(rejected)}};
   if (!row.contains("tools")) return out;
-  const PairJson tools = row["tools"].is_string() ? PairJson::parse(row["tools"].get<std::string>(), nullptr, false) : row["tools"];
+  const OrderedJson tools = row["tools"].is_string() ? ordered_json_from_text(row["tools"].get<std::string>()) : row["tools"];
   if (tools.is_array() && !tools.empty()) out.row.chat["tools"] = tools;
   return out;
 }
@@ -88,8 +87,8 @@ RowOrReason refused(std::string reason) {
 }
 
 // Two conversations that begin alike.
-RowOrReason implicit_chat_pair(PairJson chosen, PairJson rejected, const PairJson& row) {
-  for (PairJson* turns : {&chosen, &rejected})
+RowOrReason implicit_chat_pair(OrderedJson chosen, OrderedJson rejected, const OrderedJson& row) {
+  for (OrderedJson* turns : {&chosen, &rejected})
     if (std::string problem = problem_of_turns(*turns); !problem.empty()) return refused(std::move(problem));
   size_t same = 0;
   while (same < std::min(chosen.size(), rejected.size()) && chosen[same] == rejected[same]) ++same;
@@ -97,18 +96,18 @@ RowOrReason implicit_chat_pair(PairJson chosen, PairJson rejected, const PairJso
   if (same == 0) return refused(kNoPrompt);
   if (same == chosen.size() || same == rejected.size())
     --same;  // one of them ends where the other goes on: its last turn is an answer
-  PairJson prompt = PairJson::array();
+  OrderedJson prompt = OrderedJson::array();
   for (size_t i = 0; i < same; ++i) prompt.push_back(chosen[i]);
-  for (PairJson* turns : {&chosen, &rejected}) turns->erase(turns->begin(), turns->begin() + static_cast<ptrdiff_t>(same));
+  for (OrderedJson* turns : {&chosen, &rejected}) turns->erase(turns->begin(), turns->begin() + static_cast<ptrdiff_t>(same));
   if (prompt.empty()) return refused(kNoPrompt);
   return chat_pair(std::move(prompt), std::move(chosen), std::move(rejected), row, kPairMessages);
 }
 
 // LLaMA-Factory's turns before an instruction: a list of questions with their answers.
-std::string add_history(const PairJson* history, PairJson& turns) {
+std::string add_history(const OrderedJson* history, OrderedJson& turns) {
   if (history == nullptr) return "";
   if (!history->is_array()) return "its history is no list";
-  for (const PairJson& turn : *history) {
+  for (const OrderedJson& turn : *history) {
     if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
       return "its history is no list of questions with answers";
     turns.push_back(one_turn("user", turn[0])[0]);
@@ -117,10 +116,10 @@ std::string add_history(const PairJson* history, PairJson& turns) {
   return "";
 }
 
-RowOrReason alpaca_pair(const RowKeys& row, const PairJson& json, const PairJson& instruction, Answers answers) {
-  const PairJson* input = row.first({"input", "context"});
+RowOrReason alpaca_pair(const RowKeys& row, const OrderedJson& json, const OrderedJson& instruction, Answers answers) {
+  const OrderedJson* input = row.first({"input", "context"});
   if (!instruction.is_string() || (input != nullptr && !input->is_string())) return refused("its instruction or input is no text");
-  PairJson turns = PairJson::array();
+  OrderedJson turns = OrderedJson::array();
   if (std::string problem = add_history(row.find("history"), turns); !problem.empty()) return refused(std::move(problem));
   std::string question = instruction.get<std::string>();
   if (input != nullptr && !input->get<std::string>().empty()) question += "\n\n" + input->get<std::string>();
@@ -141,21 +140,21 @@ size_t common_prompt(const std::string& chosen, const std::string& rejected) {
   return same > 0 && chosen[same - 1] == ' ' ? same - 1 : same;
 }
 
-bool is_pair_row(const PairJson& json, const RowOptions& options) { return answers_of(RowKeys(json, options)).has_value(); }
+bool is_pair_row(const OrderedJson& json, const RowOptions& options) { return answers_of(RowKeys(json, options)).has_value(); }
 
-RowOrReason pair_row(const PairJson& json, const RowOptions& options) {
+RowOrReason pair_row(const OrderedJson& json, const RowOptions& options) {
   const RowKeys row(json, options);
   Answers answers = *answers_of(row);
   const bool are_texts = answers.chosen.is_string() && answers.rejected.is_string();
-  if (const PairJson* turns = row.first({"messages", "conversations", "conversation"}); is_filled(turns) && turns->is_array())
+  if (const OrderedJson* turns = row.first({"messages", "conversations", "conversation"}); is_filled(turns) && turns->is_array())
     return chat_pair(*turns, turns_of(answers.chosen), turns_of(answers.rejected), json, kPairMessages);
-  const PairJson* nested = row.find("input");  // OpenAI's
+  const OrderedJson* nested = row.find("input");  // OpenAI's
   if (nested != nullptr && nested->is_object() && nested->contains("messages"))
     return chat_pair((*nested)["messages"], turns_of(answers.chosen), turns_of(answers.rejected), *nested, kPairMessages);
-  const PairJson* prompt = row.first({"prompt", "question"});
+  const OrderedJson* prompt = row.first({"prompt", "question"});
   if (prompt != nullptr && prompt->is_array())
     return chat_pair(*prompt, turns_of(answers.chosen), turns_of(answers.rejected), json, kPairMessages);
-  if (const PairJson* instruction = row.find("instruction"); instruction != nullptr && prompt == nullptr)
+  if (const OrderedJson* instruction = row.find("instruction"); instruction != nullptr && prompt == nullptr)
     return alpaca_pair(row, json, *instruction, std::move(answers));
   if (answers.chosen.is_array() && answers.rejected.is_array())
     return answers.chosen.size() == 1 && answers.rejected.size() == 1 && is_text(prompt)

@@ -9,6 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
+#include "base/json_text.h"
 #include "base/own_program.h"
 
 namespace distsetup {
@@ -33,7 +34,7 @@ struct RowsOnTheWay {
 int take_parquet_row(void* to, const char* json, size_t size) {
   auto& rows = *static_cast<RowsOnTheWay*>(to);
   const Location at = {rows.path, ++rows.number, 0};
-  rows.said = rows.reading.take(nlohmann::ordered_json::parse(std::string_view(json, size), nullptr, false), at);
+  rows.said = rows.reading.take(ordered_json_from_text(std::string_view(json, size)), at);
   return has_error(rows.said) ? 0 : 1;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace distsetup {
 namespace {
@@ -125,7 +126,7 @@ std::vector<SetPart> take_mixture(Taking& t, const Json& json, size_t num_source
 
 Result<SetDescription> parse_set_description(std::string_view text, const std::string& path) {
   constexpr const char* kHelp = "a prepared data set is a folder that distsetup data prepare wrote";
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = json_from_text(text);
   if (!json.is_object()) return error(code::kData, {path}, "this is no JSON object", kHelp);
   Taking t("");
   std::string format;

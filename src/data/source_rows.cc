@@ -15,6 +15,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "data/pair_rows.h"
 #include "data/parquet_file.h"
 #include "data/record_files.h"
@@ -26,7 +27,6 @@ namespace distsetup {
 namespace {
 
 namespace fs = std::filesystem;
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kNoKnownKeys =
     "it has none of text, messages, prompt and completion, instruction and output, chosen and rejected";
@@ -66,7 +66,7 @@ std::string join_texts(OrderedJson& message) {
 
 // ShareGPT's call of a tool, {"name", "arguments"} as text, as a message; "": it is one.
 std::string make_call(OrderedJson& message) {
-  OrderedJson call = OrderedJson::parse(message["value"].is_string() ? message["value"].get<std::string>() : "", nullptr, false);
+  OrderedJson call = ordered_json_from_text(message["value"].is_string() ? message["value"].get<std::string>() : "");
   if (!call.is_object() || !call.contains("name")) return "a function_call is no JSON object with a name";
   message = {{"role", "assistant"}, {"content", ""}, {"tool_calls", {{{"type", "function"}, {"function", std::move(call)}}}}};
   return "";
@@ -137,7 +137,7 @@ RowOrReason chat_row(const OrderedJson& json, const OrderedJson& messages) {
   if (std::find(out.row.left_out.begin(), out.row.left_out.end(), true) == out.row.left_out.end()) out.row.left_out.clear();
   if (!json.contains("tools")) return out;
   const OrderedJson& tools = json["tools"];
-  const OrderedJson parsed = tools.is_string() ? OrderedJson::parse(tools.get<std::string>(), nullptr, false) : tools;
+  const OrderedJson parsed = tools.is_string() ? ordered_json_from_text(tools.get<std::string>()) : tools;
   if (parsed.is_array() && !parsed.empty()) out.row.chat["tools"] = parsed;
   return out;
 }
@@ -160,7 +160,7 @@ Diagnostics read_list(const std::string& path, const std::string& text, SourceRe
   // What begins as an object is none: seen here, since reading one with many keys takes as long as the square of their number.
   const size_t start = text.find_first_not_of(" \t\r\n");
   const bool is_object = start != std::string::npos && text[start] == '{';
-  const OrderedJson json = is_object ? OrderedJson::object() : OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson json = is_object ? OrderedJson::object() : ordered_json_from_text(text);
   if (!json.is_array())
     return {error(code::kData, {path}, json.is_discarded() ? "this is not JSON" : "this JSON is no list of rows",
                   "rows are a list of objects; one object on each line is .jsonl")};
@@ -190,7 +190,7 @@ Diagnostics read_lines(const std::string& path, SourceReading& reading) {
     if (!file.eof()) digest.update("\n");
     if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const OrderedJson json = OrderedJson::parse(line, nullptr, /*allow_exceptions=*/false);
+    const OrderedJson json = ordered_json_from_text(line);
     if (json.is_discarded()) {
       if (number == 1 && line.find_first_not_of(" \t") == line.find('['))
         return read_json(path, reading);  // a list over several lines
@@ -231,7 +231,7 @@ RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
   if (is_pair_row(json, options)) return pair_row(json, options);
   if (const OrderedJson* messages = row.first({"messages", "conversations", "conversation"})) {
     const OrderedJson within_text =
-        messages->is_string() ? OrderedJson::parse(messages->get_ref<const std::string&>(), nullptr, false) : OrderedJson();
+        messages->is_string() ? ordered_json_from_text(messages->get_ref<const std::string&>()) : OrderedJson();
     return chat_row(json, within_text.is_array() ? within_text : *messages);
   }
   const OrderedJson *prompt = row.find("prompt"), *completion = row.first({"completion", "response"});

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/json_fwd.h"
+
 namespace distsetup {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 bool is_deleted(const OrderedJson& message) {
   const auto deleted = message.find("deleted");

@@ -7,7 +7,7 @@ namespace {
 
 using Builder = ProgramBuilder;
 
-constexpr std::string_view kHeads = "latent_heads";
+constexpr std::string_view kLatentHeads = "latent_heads";
 
 void declare_part(const Op& op, Builder& b) { b.declare(op.writes[0], {b.shape(op.reads[0])[0], "rk"}); }
 // Takes the latent's columns; those of the rotary key have come from latent_heads.
@@ -38,13 +38,13 @@ void values_adjoint(const Op& op, Builder& b) {
 const std::vector<KernelRule>& latent_rules() {
   static const std::vector<KernelRule> rules = {
       {"latent_part", OpKind::kCopy, 1, 1, {}, declare_part, nullptr, part_adjoint},
-      {kHeads, OpKind::kElementwise, 3, 1, {}, declare_heads, nullptr, heads_adjoint},
+      {kLatentHeads, OpKind::kElementwise, 3, 1, {}, declare_heads, nullptr, heads_adjoint},
       {"latent_values", OpKind::kElementwise, 1, 1, {}, declare_values, nullptr, values_adjoint}};
   return rules;
 }
 
 bool has_latents(const Program& program) {
-  return std::any_of(program.forward.begin(), program.forward.end(), [](const Op& op) { return op.kernel == kHeads; });
+  return std::any_of(program.forward.begin(), program.forward.end(), [](const Op& op) { return op.kernel == kLatentHeads; });
 }
 
 }  // namespace distsetup

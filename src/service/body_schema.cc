@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/names.h"
 #include "base/value_json.h"
 #include "service/request_schemas.h"
@@ -219,7 +220,7 @@ void unpack_texts(Json& value) {
   for (const char* key : {"algorithm_config", "training_config"}) {
     if (!value.is_object() || !value.contains(key) || !value[key].is_string()) continue;
     const std::string& text = value[key].get_ref<const std::string&>();
-    Json inner = Json::parse(text, nullptr, false);
+    Json inner = json_from_text(text);
     if (inner.is_object()) value[key] = std::move(inner);
   }
 }
@@ -272,7 +273,7 @@ Json read_body(const Json& schema, const std::string& text, std::vector<BodyMist
     out.push_back({"body", fmt::format("is nested deeper than {} levels", kDeepest), ""});
     return {};
   }
-  Json value = Json::parse(text, nullptr, false);
+  Json value = json_from_text(text);
   if (value.is_discarded() || text.size() <= kStrictBytes) {
     const Result<Value> strict = parse_json(text, "body");
     for (const Diagnostic& one : strict.diagnostics) {

@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "service/dataset_rows.h"
 #include "service/model_lookup.h"
 #include "service/request_schemas.h"
@@ -71,7 +72,7 @@ std::optional<HttpAnswer> open_source_file(const Service& service, const std::st
   std::string line;
   while (std::getline(file, line)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (dataset.num_rows++ == 0) dataset.kind = kind_of_row(Json::parse(line, nullptr, false));
+    if (dataset.num_rows++ == 0) dataset.kind = kind_of_row(json_from_text(line));
   }
   if (dataset.num_rows == 0 || dataset.kind.empty())
     return refusal(400, fmt::format("'{}' has no rows that can be trained", path.substr(0, 200)));
@@ -218,7 +219,7 @@ HttpAnswer answer_upload(Service& service, const HttpRequest& request, const Jso
     const std::string line = request.body.substr(begin, end - begin);
     begin = end + 1;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    Json row = Json::parse(line, nullptr, false);
+    Json row = json_from_text(line);
     if (!row.is_object())
       return refusal(422, fmt::format("line {} is no JSON object", number),
                      {{fmt::format("body:{}", number), "is no JSON object", ""}});

@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "base/file.h"
+#include "base/json_text.h"
 
 namespace distsetup {
 namespace {
@@ -68,7 +69,7 @@ std::optional<std::string> rows_mistake(const std::string& path, const std::stri
   int64_t number = 0;
   while (std::getline(file, line)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Json row = Json::parse(line, nullptr, false);
+    const Json row = json_from_text(line);
     if (row.is_discarded()) return fmt::format("row {}: it is no JSON", number);
     if (const std::optional<std::string> mistake = row_mistake(row, method)) return fmt::format("row {}: {}", number, *mistake);
     ++number;
@@ -107,7 +108,7 @@ Json read_rows(const std::string& path, int64_t start, int64_t limit, bool& has_
       has_more = true;
       break;
     }
-    Json row = Json::parse(line, nullptr, false);
+    Json row = json_from_text(line);
     if (!row.is_discarded()) out.push_back(std::move(row));
   }
   return out;

@@ -1,5 +1,7 @@
 #include "service/dataset_store.h"
 
+#include "base/json_text.h"
+
 namespace distsetup {
 namespace {
 
@@ -10,8 +12,8 @@ DatasetRecord read_dataset(const SqlStatement& row) {
   out.id = row.text(0);
   out.purpose = row.text(1);
   out.kind = row.text(2);
-  out.source = Json::parse(row.text(3), nullptr, false);
-  out.metadata = Json::parse(row.text(4), nullptr, false);
+  out.source = json_from_text(row.text(3));
+  out.metadata = json_from_text(row.text(4));
   out.path = row.text(5);
   out.num_rows = row.integer(6);
   out.num_bytes = row.integer(7);

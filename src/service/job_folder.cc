@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/json_text.h"
 
 namespace distsetup {
 namespace {
@@ -96,7 +97,7 @@ const JobArtifact* best_of(const std::vector<JobArtifact>& checkpoints) {
 Json read_json(const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return nullptr;
-  Json json = Json::parse(*text, nullptr, false);
+  Json json = json_from_text(*text);
   return json.is_discarded() ? Json() : json;
 }
 

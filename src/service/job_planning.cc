@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "base/value_yaml.h"
@@ -35,7 +36,7 @@ Json tree_of(const Value& value) {
     case Value::Kind::kScalar: break;
   }
   if (value.quoted) return value.text;
-  Json number = Json::parse(value.text, nullptr, false);
+  Json number = json_from_text(value.text);
   return number.is_discarded() || number.is_structured() ? Json(value.text) : number;
 }
 

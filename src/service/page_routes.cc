@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "base/names.h"
 #include "service/body_schema.h"
 #include "service/job_folder.h"
@@ -131,7 +132,7 @@ HttpAnswer answer_form(Service& service, const HttpRequest&, const Json&) {
 
 // A refusal as problems of the form, and the plan that it may carry.
 void take_answer(const HttpAnswer& answer, SubmitView& view) {
-  const Json body = Json::parse(answer.body, nullptr, false);
+  const Json body = json_from_text(answer.body);
   if (answer.status >= 400) {
     for (const Json& one : list_at(body, "/errors"))
       view.problems.push_back({text_at(one, "/where"), text_at(one, "/message"), text_at(one, "/help")});

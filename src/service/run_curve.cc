@@ -4,6 +4,8 @@
 
 #include <fstream>
 
+#include "base/json_text.h"
+
 namespace distsetup {
 namespace {
 
@@ -27,7 +29,7 @@ void RunCurves::read_on(const std::string& path, Known& known) {
   std::string line;
   while (std::getline(file, line) && !file.eof()) {
     known.offset += static_cast<int64_t>(line.size()) + 1;
-    Json json = Json::parse(line, nullptr, false);
+    Json json = json_from_text(line);
     if (!json.is_object()) continue;
     const std::string kind = json.value("kind", "");
     json.erase("kind");

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/json_text.h"
 #include "base/own_program.h"
 #include "base/subprocess.h"
 
@@ -43,7 +44,7 @@ Turns& planning_turns() {
 std::string sibling_program() { return (own_program().parent_path() / "distsetup").string(); }
 
 Json SiblingAnswer::json() const {
-  Json out = Json::parse(text, nullptr, false);
+  Json out = json_from_text(text);
   return out.is_discarded() ? Json() : out;
 }
 

@@ -11,6 +11,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "plan/frozen.h"
 #include "weights/convert.h"
 #include "weights/match.h"
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kConfigFile = "adapter_config.json", kTensorsFile = "adapter_model.safetensors";
+constexpr std::string_view kAdapterConfig = "adapter_config.json", kTensorsFile = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 
 Diagnostic bad_adapter(const std::string& path, std::string message, std::string help = "") {
@@ -130,10 +131,10 @@ std::string tensors_problem(const WeightsFolder& folder, int64_t rank) {
 }  // namespace
 
 Result<AdapterFolder> read_adapter_folder(const std::string& directory) {
-  const std::string path = (fs::path(directory) / kConfigFile).string();
+  const std::string path = (fs::path(directory) / kAdapterConfig).string();
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
-  const Json config = Json::parse(*text, nullptr, false);
+  const Json config = json_from_text(*text);
   const bool is_lora = config.is_object() && config.contains("peft_type") && config["peft_type"] == "LORA";
   if (!is_lora || !config.contains("r") || !config["r"].is_number_integer())
     return bad_adapter(path, fmt::format("'{}' describes no LoRA adapters: expected peft_type LORA and a rank r", path));

@@ -13,6 +13,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace distsetup {
 namespace {
@@ -74,7 +75,7 @@ std::string checkpoints_folder(const std::string& path) {
   if (!list_checkpoints(path).empty()) return path;
   const Result<std::string> text = read_file((fs::path(path) / "plan.json").string());
   if (text.ok()) {
-    const Json plan = Json::parse(*text, nullptr, false);
+    const Json plan = json_from_text(*text);
     const Json::json_pointer directory("/checkpoint/directory");
     if (plan.is_object() && plan.contains(directory) && plan[directory].is_string())
       return (fs::path(path) / plan[directory].get<std::string>()).string();

@@ -12,6 +12,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "model/hf_write.h"
 #include "weights/export_tensors.h"
 #include "weights/export_tuned.h"
@@ -123,7 +124,7 @@ Diagnostics check_output(const Plan& plan, const ExportRequest& request) {
 Result<std::string> config_of_source(const std::string& path, StoredType type) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
-  Json config = Json::parse(*text, nullptr, false);
+  Json config = json_from_text(*text);
   if (!config.is_object())
     return error(code::kWeights, {path}, fmt::format("'{}' is not strict JSON (Python's NaN and Infinity are not)", path),
                  "write these values as null, or as a large number");
@@ -164,7 +165,7 @@ Result<OtherParts> other_parts(const Plan& plan) {
   const fs::path source = plan.weights.directory;
   const Result<std::string> config = read_file((source / "config.json").string());
   if (!config.ok()) return config.diagnostics;
-  const Json json = Json::parse(*config, nullptr, false);
+  const Json json = json_from_text(*config);
   const bool has_more = std::any_of(kOtherConfigs.begin(), kOtherConfigs.end(), [&](const char* key) { return json.contains(key); });
   if (!has_more) return OtherParts{};
   const Result<WeightsFolder> folder = read_planned_weights(plan.weights, plan.weights.directory);

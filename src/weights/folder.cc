@@ -9,6 +9,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace distsetup {
 namespace {
@@ -54,7 +55,7 @@ bool is_plain_name(const std::string& name) {
 Result<std::map<std::string, std::string>> read_index(const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
-  const Json json = Json::parse(*text, nullptr, false);
+  const Json json = json_from_text(*text);
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object() || json["weight_map"].empty())
     return bad_weights(path, fmt::format("'{}' is not an index of safetensors: it has no 'weight_map' from tensors to files", path));
   std::map<std::string, std::string> map;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path hub_cache(const ReadVariable& variable) {
+fs::path hub_cache(const VariableReader& variable) {
   if (const auto named = variable("HF_HUB_CACHE")) return *named;
   if (const auto home = variable("HF_HOME")) return fs::path(*home) / "hub";
   if (const auto cache = variable("XDG_CACHE_HOME")) return fs::path(*cache) / "huggingface/hub";
@@ -40,7 +40,7 @@ bool is_hub_id(std::string_view name) {
   return std::all_of(owner.begin(), owner.end(), is_fine) && std::all_of(own.begin(), own.end(), is_fine) && owner.front() != '.';
 }
 
-Result<std::string> find_in_hub_cache(const std::string& id, const Location& at, const ReadVariable& variable, HubKind kind) {
+Result<std::string> find_in_hub_cache(const std::string& id, const Location& at, const VariableReader& variable, HubKind kind) {
   const bool is_model = kind == HubKind::kModel;
   const char* const failed = is_model ? code::kWeights : code::kData;
   const size_t slash = id.find('/');

@@ -8,6 +8,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace distsetup {
 namespace {
@@ -145,7 +146,7 @@ LossHistory read_losses(const Json& json) {
 
 template <class T, class Read>
 Result<T> read(std::string_view text, const std::string& path, Read&& reader) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_from_text(text);
   if (json.is_discarded()) return error(code::kCheckpoint, {path}, fmt::format("'{}' is not JSON", path));
   try {
     return reader(json);

@@ -16,8 +16,6 @@
 namespace distsetup {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
 // Where a parser of JSON stopped, as line and column.
 Location place_in(const std::string& file, std::string_view text, size_t byte) {
   const std::string_view before = text.substr(0, byte > 0 ? std::min(byte - 1, text.size()) : 0);

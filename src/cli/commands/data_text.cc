@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/json_text.h"
 #include "base/quantity.h"
 #include "data/set_json.h"
 
@@ -33,7 +34,7 @@ std::string set_text(const SetDescription& set) {
 }
 
 Json set_to_json(const SetDescription& set) {
-  Json json = Json::parse(format_set_description(set));
+  Json json = json_from_text(format_set_description(set));
   json["schema_version"] = 1;
   return json;
 }

@@ -13,6 +13,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/subprocess.h"
 #include "cli/commands/answer_text.h"
 #include "cli/commands/commands.h"
@@ -151,7 +152,7 @@ std::vector<int64_t> stop_ids(const Speaker& speaker) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const Result<std::string> text = read_file((fs::path(speaker.folder) / name).string());
     if (!text.ok()) continue;  // not every folder has one
-    const Json json = Json::parse(*text, nullptr, false);
+    const Json json = json_from_text(*text);
     if (!json.is_object() || !json.contains("eos_token_id")) continue;
     const Json& eos = json["eos_token_id"];
     for (const Json& id : eos.is_array() ? eos : Json::array({eos}))
@@ -242,7 +243,7 @@ int run_generate_command(const Arguments& arguments, const Terminal& terminal) {
   Diagnostics wrong;  // of the text
   std::vector<int64_t> made;
   const auto take = [&](std::string_view line) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = json_from_text(line);
     if (!json.is_object()) return true;
     if (made.empty()) folder.remove();  // the trainer has read it
     if (!json.contains("id")) return end = json, true;

@@ -93,16 +93,16 @@ Listing list_trainers(const Session& session) {
   return out;
 }
 
-struct Kind {
+struct ListKind {
   std::string_view name;
   Listing (*list)(const Session&);
 };
-constexpr Kind kKinds[] = {
+constexpr ListKind kKinds[] = {
     {"models", list_models}, {"gpus", list_gpus}, {"machines", list_machines}, {"targets", list_targets}, {"trainers", list_trainers}};
 
 std::vector<std::string> kind_names() {
   std::vector<std::string> names;
-  for (const Kind& kind : kKinds) names.emplace_back(kind.name);
+  for (const ListKind& kind : kKinds) names.emplace_back(kind.name);
   return names;
 }
 
@@ -153,8 +153,8 @@ Json json_of(std::string_view kind, const Listing& listing) {
 
 int run_list(const Arguments& arguments, const Terminal& terminal) {
   const std::string& wanted = arguments.positionals[0];
-  const Kind* kind = nullptr;
-  for (const Kind& one : kKinds)
+  const ListKind* kind = nullptr;
+  for (const ListKind& one : kKinds)
     if (same_name(one.name, wanted) || same_name(one.name, wanted + "s")) kind = &one;
   if (kind == nullptr)
     return fail(arguments, terminal,

@@ -10,6 +10,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/own_program.h"
 #include "base/quantity.h"
 #include "base/subprocess.h"
@@ -47,7 +48,7 @@ std::optional<double> finite_number(const Json& json, const char* key) {
 bool read_result(TunedRun& run) {
   const Result<std::string> text = read_file((fs::path(run.folder) / "report.json").string());
   if (!text.ok()) return false;
-  const Json report = Json::parse(*text, nullptr, false);
+  const Json report = json_from_text(*text);
   if (!report.is_object() || report.value("status", "") != "completed") return false;
   run.loss = finite_number(report, "loss");
   run.held_out_loss = finite_number(report, "held_out_loss");

@@ -59,7 +59,7 @@ constexpr std::array kMemoryNames = {LogName{"memory", 1.0 * kGiB}, LogName{"pea
 constexpr std::array<std::string_view, 12> kOtherLosses = {"val",      "valid", "validation", "eval",   "evaluation", "test",
                                                            "held-out", "aux",   "z",          "router", "balancing",  "mtp_1"};
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/' || c == '-' || c == '.'; }
+bool is_log_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '/' || c == '-' || c == '.'; }
 
 // A number at `at`: "1,234.5", "6.3E+00", "nan". Sets `at` behind it.
 std::optional<double> number_at(std::string_view line, size_t& at) {
@@ -91,14 +91,14 @@ std::optional<double> number_at(std::string_view line, size_t& at) {
 std::string_view word_before(std::string_view line, size_t at) {
   while (at > 0 && line[at - 1] == ' ') --at;
   const size_t end = at;
-  while (at > 0 && is_word(line[at - 1])) --at;
+  while (at > 0 && is_log_word(line[at - 1])) --at;
   return line.substr(at, end - at);
 }
 
 // The number that follows a name: "loss: 2.1", "'loss': 2.1", "loss=2.1", "loss 2.1", "iteration        1/     500".
 std::optional<double> value_of(std::string_view line, std::string_view name) {
   for (size_t at = line.find(name); at != std::string_view::npos; at = line.find(name, at + 1)) {
-    if (at > 0 && is_word(line[at - 1])) continue;
+    if (at > 0 && is_log_word(line[at - 1])) continue;
     size_t behind = at + name.size();
     if (behind < line.size() && (line[behind] == '\'' || line[behind] == '"')) ++behind;
     const size_t name_end = behind;

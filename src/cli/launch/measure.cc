@@ -26,6 +26,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/machine_memory.h"
 #include "base/subprocess.h"
 
@@ -219,7 +220,7 @@ Result<Loopback> measure_loopback(double budget_s) {
 Result<LibraryGemm> library_gemm(const std::string& trainer, double budget_s) {
   const std::optional<std::string> text =
       output_of({trainer, "--probe", std::to_string(std::max<int64_t>(1, std::llround(budget_s)))}, budget_s + 60);
-  const Json json = text ? Json::parse(*text, nullptr, false) : Json();
+  const Json json = text ? json_from_text(*text) : Json();
   if (!json.is_object() || !json.contains("measurements") || !json["measurements"].is_array() || json["measurements"].empty()) {
     return error(code::kEnvironment, {}, fmt::format("'{} --probe' gave no measurement", trainer),
                  "run it by hand to see why, or rebuild the trainer");

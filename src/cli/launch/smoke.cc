@@ -15,6 +15,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/launch/preflight.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
@@ -153,7 +154,7 @@ std::string losses(const std::string& metrics) {
   std::ifstream file(metrics);
   std::string line, first, last;
   while (std::getline(file, line)) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = json_from_text(line);
     if (!json.is_object() || !json.contains("loss") || !json.contains("gradient_norm") || !json["loss"].is_number()) continue;
     last = fmt::format("{:.4f}", json["loss"].get<double>());
     if (first.empty()) first = last;

@@ -148,7 +148,7 @@ std::vector<Layer> layers_of(const Arguments& arguments, const Session& session,
   return {
       {"flags", by_itself([&arguments] { return read_flags(arguments); })},
       {"--set", by_itself([&arguments, &files] { return read_assignments(arguments, !files.foreign.paths.empty()); })},
-      {"DISTSETUP_ variables", by_itself(read_variables)},
+      {"DISTSETUP_ variables", by_itself([] { return read_variables(); })},
       script_layer(session),
       {"--distributed",
        by_itself([&session, &files] { return spec_of_recipes(files.foreign.other_setups, session.presets, command_line()); })},

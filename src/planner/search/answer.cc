@@ -14,7 +14,7 @@
 namespace distsetup {
 namespace {
 
-constexpr int kListed = 5;  // the answer and its runners-up
+constexpr int kListedChoices = 5;  // the answer and its runners-up
 
 // The clause that decided against a plan that fits as well, by the rule of choice.
 std::string why_not(const Candidate& c, const Candidate& best, Goal goal, const SelectionRules& rules) {
@@ -142,7 +142,7 @@ struct FoundOnNodes {
 std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& predictor, Diagnostics& why, Shortfall shortfall) {
   const SelectionRules& rules = predictor.rules();
   SearchWish wish;
-  wish.wanted = shortfall == Shortfall::kSkip || rules.best_of_each_kind ? 1 : kListed;
+  wish.wanted = shortfall == Shortfall::kSkip || rules.best_of_each_kind ? 1 : kListedChoices;
   wish.worst = Verdict::kFits;
   wish.nearest = false;
   std::vector<int> legal;

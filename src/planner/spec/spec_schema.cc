@@ -19,8 +19,8 @@
 namespace distsetup {
 namespace {
 
-constexpr char kSize[] = "^[0-9]+([.][0-9]+)?([eE][+]?[0-9]+)? ?([KMGTP]i?)?B$";
-constexpr char kDuration[] =
+constexpr char kSizePattern[] = "^[0-9]+([.][0-9]+)?([eE][+]?[0-9]+)? ?([KMGTP]i?)?B$";
+constexpr char kDurationPattern[] =
     "^(?=[0-9])([0-9]+([.][0-9]+)? ?[dD] ?)?([0-9]+([.][0-9]+)? ?[hH] ?)?([0-9]+([.][0-9]+)? ?[mM] ?)?([0-9]+([.][0-9]+)? ?[sS] ?)?$"
     "|^([0-9]+-)?[0-9]+:[0-9]{1,2}:[0-9]{1,2}$";
 
@@ -45,7 +45,7 @@ std::string any_case(std::string_view text) {
 
 bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
 
-constexpr char kCount[] = "^[0-9]+([.][0-9]+)? ?[KkMmBbTt]i?$";
+constexpr char kCountPattern[] = "^[0-9]+([.][0-9]+)? ?[KkMmBbTt]i?$";
 
 Json choice_schema(const SpecKey& key) {
   Json canonical = Json::array(), integers = Json::array(), any = Json::array();
@@ -104,12 +104,12 @@ Json value_schema(const SpecKey& key) {
     case SettingType::kBool: return {{"type", "boolean"}};
     case SettingType::kInt:
       if (!key.is_count) return number_schema(key, "integer");
-      return {{"anyOf", {number_schema(key, "integer"), {{"type", "string"}, {"pattern", kCount}}}}};
+      return {{"anyOf", {number_schema(key, "integer"), {{"type", "string"}, {"pattern", kCountPattern}}}}};
     case SettingType::kDouble: return number_schema(key, "number");
     case SettingType::kShare:
       return {{"anyOf", {number_schema(key, "number"), {{"type", "string"}, {"pattern", R"(^[0-9]+(\.[0-9]+)?%$)"}}}}};
-    case SettingType::kBytes: return {{"type", "string"}, {"pattern", kSize}};
-    case SettingType::kDuration: return {{"type", "string"}, {"pattern", kDuration}};
+    case SettingType::kBytes: return {{"type", "string"}, {"pattern", kSizePattern}};
+    case SettingType::kDuration: return {{"type", "string"}, {"pattern", kDurationPattern}};
     case SettingType::kText: return {{"type", "string"}, {"minLength", 1}};
     case SettingType::kEnum: return choice_schema(key);
     case SettingType::kSources: return source_schema();

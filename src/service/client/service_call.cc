@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/diagnostic_codes.h"
+#include "base/json_text.h"
 #include "base/names.h"
 
 namespace distsetup {
@@ -71,7 +72,7 @@ Result<ServiceReply> ask_service(const ServiceAddress& address, std::string_view
   if (!answer)
     return error(code::kEnvironment, {}, fmt::format("no service answers at {}: {}", address.url(), failure_text(answer.error())),
                  "start one: distsetup serve; or name another: --server URL, DISTSETUP_SERVER");
-  ServiceReply reply{answer->status, Json::parse(answer->body, nullptr, false), answer->body};
+  ServiceReply reply{answer->status, json_from_text(answer->body), answer->body};
   if (reply.body.is_discarded()) reply.body = nullptr;
   return reply;
 }

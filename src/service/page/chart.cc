@@ -9,11 +9,11 @@
 
 #include "base/quantity.h"
 #include "service/page/html.h"
+#include "service/run_curve.h"
 
 namespace distsetup {
 namespace {
 
-constexpr size_t kMostPoints = 400;
 constexpr double kPlane = 1000;  // the drawing's own units
 
 // Not what a loss that ran away ends as.

@@ -5,11 +5,10 @@
 #include <array>
 
 #include "base/diagnostic_codes.h"
+#include "base/json_fwd.h"
 
 namespace distsetup {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 // {"thinking": reasoning, the message's own keys, "reasoning_content": reasoning}, in this order.
 OrderedJson with_reasoning(const OrderedJson& message) {

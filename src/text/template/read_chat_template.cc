@@ -7,12 +7,11 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/names.h"
 
 namespace distsetup {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -22,7 +21,7 @@ bool exists(const std::string& path) {
 Result<OrderedJson> read_json(const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
-  OrderedJson json = OrderedJson::parse(*text, nullptr, false);
+  OrderedJson json = ordered_json_from_text(*text);
   if (!json.is_object()) return error(code::kSyntax, {path}, "expected a JSON object");
   return json;
 }

@@ -24,7 +24,7 @@ bool too_deep(const JsonNode& node, int depth) {
 }
 
 // {"String": "x"} or {"Regex": "x"}, or the text itself.
-Regex pattern_of(const JsonNode& node) {
+Regex regex_of(const JsonNode& node) {
   const bool is_regex = !node.at("Regex").is_absent();
   const bool is_text = node.json() != nullptr && node.json()->is_string();
   const std::string text = is_regex ? node.at("Regex").text() : is_text ? node.text() : node.at("String").text();
@@ -95,7 +95,7 @@ void normalizers(const JsonNode& node, std::vector<Normalizer>& steps, int depth
   } else if (type == "Prepend") {
     steps.emplace_back(PrependText{node.at("prepend").text()});
   } else if (type == "Replace") {
-    steps.emplace_back(ReplaceMatches{pattern_of(node.at("pattern")), node.at("content").text()});
+    steps.emplace_back(ReplaceMatches{regex_of(node.at("pattern")), node.at("content").text()});
   } else if (type == "Nmt") {
     steps.emplace_back(NmtRules{});
   } else if (type == "Precompiled") {
@@ -125,7 +125,7 @@ void pre_tokenizers(const JsonNode& node, std::vector<PreTokenizer>& steps, int 
   } else if (type == "ByteLevel") {
     byte_level(node, steps);
   } else if (type == "Split") {
-    steps.emplace_back(RegexSplit{pattern_of(node.at("pattern")), behavior_of(node.at("behavior")), node.at("invert").flag_or(false)});
+    steps.emplace_back(RegexSplit{regex_of(node.at("pattern")), behavior_of(node.at("behavior")), node.at("invert").flag_or(false)});
   } else if (type == "Digits") {
     const bool each = node.at("individual_digits").flag_or(false);
     steps.emplace_back(CharacterSplit{CharacterClass::kNumeric, each ? SplitBehavior::kIsolated : SplitBehavior::kContiguous});
@@ -163,7 +163,7 @@ void decoders(const JsonNode& node, std::vector<Decoder>& steps, int depth) {
   } else if (type == "Fuse") {
     steps.emplace_back(DecodeFuse{});
   } else if (type == "Replace") {
-    steps.emplace_back(DecodeReplace{pattern_of(node.at("pattern")), node.at("content").text()});
+    steps.emplace_back(DecodeReplace{regex_of(node.at("pattern")), node.at("content").text()});
   } else if (type == "Strip") {
     steps.emplace_back(DecodeStrip{one_character(node.at("content")), static_cast<size_t>(node.at("start").number(0, 1 << 30)),
                                    static_cast<size_t>(node.at("stop").number(0, 1 << 30))});
