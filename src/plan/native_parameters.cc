@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "plan/native_program.h"
 #include "plan/tensor_parallel.h"
 
 namespace distsetup {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/diagnostic_codes.h"
+#include "codegen/read/match.h"
 #include "codegen/read/settle.h"
 #include "codegen/tables/fields.h"
 
