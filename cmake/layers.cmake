@@ -44,7 +44,7 @@ distsetup_optimise(distsetup_quick_pch quick)
 # distsetup_library(name FOLDERS folder... [HOT pattern...] [WARM pattern...] [UNITS hot warm quick] [LIBRARIES library...]): a static
 # library of folders of src/ and their rooms. HOT and WARM: sources that are not quick, each a regular expression for the end of a path
 # without its ".cc". UNITS: in how many pieces the sources of each level are compiled (DISTSETUP_UNITY). Most of the time of a source
-# alone goes into headers and templates that its neighbours need too, so as few as keep two cores busy; one where it is not said.
+# alone goes into headers and templates that its neighbours need too, so as few as keep two cores busy. Without UNITS it is one each.
 function(distsetup_library name)
   cmake_parse_arguments(PARSE_ARGV 1 library "" "" "FOLDERS;HOT;WARM;UNITS;LIBRARIES")
   set(target distsetup_${name})

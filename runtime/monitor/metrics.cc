@@ -11,13 +11,14 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace distsetup {
 namespace {
 
 // The line's step, -1 when it is not one of ours (cut short, foreign).
 int64_t step_of(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = json_from_text(line);
   if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return -1;
   return json["step"].get<int64_t>();
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "runtime/monitor/failure.h"
 
 namespace distsetup {
@@ -21,7 +22,7 @@ void ProfileFile::open(const std::string& directory, int rank, int stage, const 
   };
   const Result<std::string> text = read_file(file);
   if (!text.ok()) return say("");
-  Json found = Json::parse(*text, nullptr, false);
+  Json found = json_from_text(*text);
   const Json digest = found.is_object() ? found.value("/otherData/plan_digest"_json_pointer, Json()) : Json();
   if (digest != Json(plan_digest)) return say(fmt::format(": '{}' is of another plan", file));
   prediction_ = std::move(found);

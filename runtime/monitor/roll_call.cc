@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/quantity.h"
 
 namespace distsetup {
@@ -43,7 +44,7 @@ std::string to_text(const RankStand& stand) {
 }
 
 RankStand stand_from_text(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = json_from_text(text);
   RankStand stand;
   try {
     stand.phase = json.at("phase").get<std::string>();

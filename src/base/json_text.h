@@ -1,4 +1,4 @@
-// JSON out of text, read in one place: the reader is a large template.
+// Reads JSON out of text, in one place, because the reader is a large template.
 #pragma once
 #include <string_view>
 
@@ -6,7 +6,7 @@
 
 namespace distsetup {
 
-// What is no JSON is_discarded().
+// Text that is not JSON gives a value that is_discarded().
 Json json_from_text(std::string_view text);
 OrderedJson ordered_json_from_text(std::string_view text);  // members of an object in the order of the text
 
