@@ -5,17 +5,25 @@
 # - warm: what loops over bytes or rows of a file, or checks all the lists of a job; of the rest what takes more than 0.15 % of the
 #   instructions of some usual command (callgrind, counted by the source that a function stands in). Little inlining there (50 instead
 #   of 225 instructions) makes a third less code in half the compile time.
-# - quick: all the rest. None of it computes: not optimised it compiles in 0.4 (clang) to 0.6 (g++) of the time, and a command takes up
-#   to 10 ms more.
+# - quick: all the rest. None of it computes: not optimised it compiles with clang in 0.4 of the time, and a command takes up to 10 ms
+#   more. g++ spends as much on the many small functions of unoptimised templates as on inlining them first, so for both warm and quick
+#   sources it inlines and leaves out most of what else it does.
 set(levels hot warm quick)
 set(hot_options -O2)
-set(warm_options -O1)
-set(quick_options -O0)
-if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  list(APPEND warm_options "SHELL:-mllvm -inline-threshold=50" "SHELL:-mllvm -inlinehint-threshold=50")
-elseif(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # passes that cost a seventh of the time
-  list(APPEND warm_options -fno-tree-vrp -fno-tree-dominator-opts -fno-tree-pta -fno-ivopts
-    -fno-ipa-modref -fno-ipa-profile -fno-ipa-pure-const -fno-ipa-reference)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(warm_options -Og)
+  foreach(pass combine-stack-adjustments compare-elim cprop-registers dse forward-propagate guess-branch-probability if-conversion
+      if-conversion2 ipa-bit-cp ipa-modref ipa-profile ipa-pure-const ipa-reference ipa-vrp shrink-wrap split-wide-types thread-jumps
+      tree-bit-ccp tree-ccp tree-copy-prop tree-forwprop tree-fre tree-phiprop tree-pta tree-sink tree-sra)
+    list(APPEND warm_options -fno-${pass})
+  endforeach()
+  set(quick_options ${warm_options})
+else()
+  set(warm_options -O1)
+  set(quick_options -O0)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    list(APPEND warm_options "SHELL:-mllvm -inline-threshold=50" "SHELL:-mllvm -inlinehint-threshold=50")
+  endif()
 endif()
 
 # distsetup_optimise(target level): how a target of the compiler half is compiled.
@@ -29,7 +37,8 @@ function(distsetup_optimise target level)
 endfunction()
 
 # The standard headers, fmt and nlohmann's JSON, compiled once: a third of the compile time of src/. A file still includes what it
-# uses; scripts/check builds without this. Compilers refuse a header precompiled with optimisation where there is none: one for each.
+# uses; scripts/check builds without this. One for each set of options: clang refuses a header precompiled with optimisation where there is
+# none, and g++ takes the options of the header instead of those of the source, without a word.
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/src_pch.cc" CONTENT "namespace distsetup { int src_pch_anchor; }\n" @ONLY)
 set(precompiled_headers <algorithm> <cstdint> <functional> <map> <optional> <set> <span> <string> <string_view> <utility> <vector>
   <fmt/format.h> <nlohmann/json.hpp>)
@@ -60,6 +69,10 @@ function(distsetup_library name)
     list(FILTER ${level}_sources INCLUDE REGEX "/(${patterns})\\.cc$")
     list(REMOVE_ITEM quick_sources ${${level}_sources})
   endforeach()
+  if("${warm_options}" STREQUAL "${quick_options}")  # fewer pieces, since they share headers and templates
+    list(APPEND quick_sources ${warm_sources})
+    set(warm_sources)
+  endif()
   add_library(${target} STATIC)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   set(targets ${target})

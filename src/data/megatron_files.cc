@@ -70,7 +70,7 @@ struct Index {
   std::vector<int64_t> pointers, documents;
 };
 
-Result<Index> read_index(const std::string& path) {
+Result<Index> read_sequence_index(const std::string& path) {
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.diagnostics;
   const auto refuse = [&](std::string why) {
@@ -149,7 +149,7 @@ Diagnostics read_megatron(const std::string& path,
     if (!fs::is_regular_file(needed, failure))
       return {error(code::kUnreadableFile, {other}, fmt::format("there is no '{}' beside it", needed),
                     "Megatron-LM's sets are a pair: PREFIX.bin and PREFIX.idx")};
-  const Result<Index> index = read_index(idx);
+  const Result<Index> index = read_sequence_index(idx);
   if (!index.ok()) return index.diagnostics;
   std::ifstream file(bin, std::ios::binary);
   if (!file) return {error(code::kUnreadableFile, {bin}, fmt::format("cannot read '{}'", bin))};
