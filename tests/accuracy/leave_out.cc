@@ -28,6 +28,7 @@ double unit_of(Metric metric) { return metric == Metric::kTokensPerSecond ? 1 : 
 // What a row misses by, as a logarithm.
 struct Miss {
   double by = 0, weight = 1;
+  bool is_below = false, offloads = false;
   std::vector<size_t> difficulties;
 };
 
@@ -112,30 +113,62 @@ class WidthFit {
   double weight_ = 0;
 };
 
-// How many times as wide as of code that was read the widths have to be at first sight, for nine in ten of the weight to be inside.
-double times_at_first_sight(const std::vector<Miss>& misses, const std::vector<std::string>& names,
+// How many times as wide as of code that was read the widths have to be at first sight on one side, for no more than one in twenty of
+// the weight to be beyond them.
+double times_at_first_sight(const std::vector<Miss>& misses, bool below, const std::vector<std::string>& names,
                             const std::vector<double>& widths) {
   std::vector<std::pair<double, double>> times;  // and its weight
   double weight = 0;
   for (const Miss& miss : misses) {
+    weight += miss.weight;
+    if (miss.is_below != below) continue;
     double read = 0, of_any_script = 0;
     for (const size_t one : miss.difficulties) (names[one] == "own_script" ? of_any_script : read) += widths[one] * widths[one];
     times.emplace_back(std::sqrt(std::max(0.0, miss.by * miss.by - of_any_script) / read), miss.weight);
-    weight += miss.weight;
   }
-  std::sort(times.begin(), times.end());
-  double inside = 0;
+  std::sort(times.rbegin(), times.rend());
+  double beyond = 0;
   for (const auto& [needed, of] : times) {
-    inside += of;
-    if (inside >= kInside * weight) return std::max(1.0, needed);
+    beyond += of;
+    if (beyond > (1 - kInside) / 2 * weight) return std::max(1.0, needed);
   }
   return 1;
 }
 
-std::string name_of_times(std::string_view group) { return fmt::format("unseen.{}.first_sight", group); }
+std::string name_of_times(std::string_view group, std::string_view kind, bool below) {
+  return fmt::format("unseen.{}.first_sight{}.{}", group, kind, below ? "below" : "above");
+}
+constexpr std::string_view kOffloading = "_offloading";
+
+// Factors for runs that offload nothing, and for those that do, where each of their code bases counts as one and all others together
+// as two. A run that offloads is no surer than one that does not.
+void fit_first_sights(std::string_view group, std::vector<Miss> misses, const std::vector<std::string>& names,
+                      const std::vector<double>& widths, Calibration& fitted) {
+  constexpr double kOfOthers = 2;
+  std::vector<Miss> rest;
+  double weight_of_rest = 0;
+  for (const Miss& miss : misses) {
+    if (miss.offloads) continue;
+    rest.push_back(miss);
+    weight_of_rest += miss.weight;
+  }
+  if (rest.empty()) return;
+  for (Miss& miss : misses) {
+    if (!miss.offloads) miss.weight *= kOfOthers / weight_of_rest;
+  }
+  for (const bool below : {true, false}) {
+    const double times = times_at_first_sight(rest, below, names, widths);
+    fitted.constants[name_of_times(group, "", below)] = times;
+    fitted.constants[name_of_times(group, kOffloading, below)] = std::max(times, times_at_first_sight(misses, below, names, widths));
+  }
+}
 
 Calibration of_read_code(Calibration residual_constants) {
-  for (const char* group : {"memory", "time"}) residual_constants.constants.erase(name_of_times(group));
+  for (const char* group : {"memory", "time"}) {
+    for (const std::string_view kind : {std::string_view(), kOffloading}) {
+      for (const bool below : {true, false}) residual_constants.constants.erase(name_of_times(group, kind, below));
+    }
+  }
   return residual_constants;
 }
 
@@ -242,7 +275,10 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::set<std::stri
     each([&](const Scored& row, const Measurement&, bool) { ++size[row.code_base]; });
     each([&](const Scored& row, const Measurement& m, bool is_first) {
       Miss miss;
-      miss.by = std::abs(std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase)));
+      const double by = std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase));
+      miss.by = std::abs(by);
+      miss.is_below = by < 0;
+      miss.offloads = unseen_setup(row).offload != OffloadPlan{};
       miss.weight = std::pow(size[row.code_base], is_first ? -1 : -0.5);
       for (const Difficulty& one : difficulties(unseen_setup(row), quantity(m.metric))) {  // "any" first
         auto name = std::find(names.begin(), names.end(), one.key);
@@ -260,7 +296,7 @@ Calibration fit_unseen(const std::vector<Scored>& rows, const std::set<std::stri
         if (names[i] == "other_layers") fitted.constants[fmt::format("unseen.{}.unnamed.{}", group, side)] = widths[i] / 2;
       }
     }
-    if (!of_first_sights.empty()) fitted.constants[name_of_times(group)] = times_at_first_sight(of_first_sights, names, widths);
+    fit_first_sights(group, std::move(of_first_sights), names, widths, fitted);
   }
   return fitted;
 }
@@ -330,12 +366,12 @@ std::vector<Halves> score_halves(const std::vector<Scored>& rows, int num_draws,
       each([&](const Scored& row, const Measurement& m) {
         if (!held.contains(row.code_base)) return;
         const Calibration& widths = first.contains(row.code_base) ? at_first_sight : read;
-        const double width = unseen_spread(unseen_setup(row), quantity(m.metric), widths).above;
-        const double by = std::abs(std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase)));
+        const Spread spread = unseen_spread(unseen_setup(row), quantity(m.metric), widths);
+        const double by = std::log(m.value / predicted_value(row, m.metric, Column::kHeldOutCodeBase));
         auto& [in, of] = inside[row.code_base];
-        in += by <= width ? 1 : 0;
+        in += -spread.below <= by && by <= spread.above ? 1 : 0;
         ++of;
-        half_widths.push_back((std::exp(width) - std::exp(-width)) / 2);
+        half_widths.push_back((std::exp(spread.above) - std::exp(-spread.below)) / 2);
       });
       HalfDraw one;
       int in = 0, of = 0;

@@ -6,6 +6,43 @@
 #include "support/nanotron.h"
 
 namespace distsetup::accuracy {
+
+Setup own_script(const Row& row, Setup s) {
+  s.framework = row.text("strategy").starts_with("FSDP1")  ? Framework::kFsdp1
+                : row.text("strategy").starts_with("FSDP") ? Framework::kFsdp2
+                                                           : Framework::kDdp;
+  s.sharding = s.framework == Framework::kDdp ? Sharding::kDdp : Sharding::kZero3;
+  if (row.says("strategy", "ZeroRedundancyOptimizer")) s.sharding = Sharding::kZero1;
+  if (row.text("strategy").starts_with("ZeRO-")) {  // DeepSpeed's engine over the script's own modules
+    s.framework = Framework::kDeepspeed;
+    s.sharding = row.says("strategy", "ZeRO-3")   ? Sharding::kZero3
+                 : row.says("strategy", "ZeRO-2") ? Sharding::kZero2
+                                                  : Sharding::kZero1;
+    s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = row.says("precision", "fp16") ? Dtype::kF16 : Dtype::kBf16;
+    s.state_dtype = Dtype::kF32;
+    s.master_copy = true;
+    s.reduce_bucket_elements = static_cast<int64_t>(number_after(row.text("notes"), "reduce bucket ").value_or(0));
+  }
+  s.compiled = row.text("compile") == "yes";
+  s.program = s.compiled ? "unknown_compiled" : "unknown";
+  s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
+  s.loss = s.compiled ? LossHead::kCompiled : LossHead::kEager;
+  s.software.online_softmax = s.compiled;  // one graph from tokens to loss: its logits stay in 16 bits
+  s.optimizer_implementation = row.says("optimizer", "foreach") ? OptimizerImplementation::kForeach
+                               : row.says("optimizer", "loop")  ? OptimizerImplementation::kForLoop
+                                                                : OptimizerImplementation::kFused;
+  // Under autocast an embedding's fp32 rows start the residual stream, and norms compute in fp32.
+  s.autocast = row.says("precision", "autocast");
+  s.software.residual_in_fp32 = s.autocast && s.parameter_dtype == Dtype::kF32;
+  s.flash_package = row.says("flash_attention", "FA3") ? 3 : row.says("flash_attention", "FA2") ? 2 : 0;
+  if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
+  s.software.tf32_products = row.says("precision", "TF32");
+  // FSDP(model) without a policy of precision: autocast casts what was gathered.
+  s.software.gathers_as_stored = s.framework == Framework::kFsdp1 && s.autocast;
+  if (row.says("notes", "one unit")) s.software.wrapping = UnitWrapping::kWhole;
+  return s;
+}
+
 namespace {
 
 // prime-rl of 2026-01 (src/prime_rl/trainer/model.py, lora.py, models/layers/lora): FSDP2 over fp32 shards with bf16 gathers and fp32
@@ -110,43 +147,6 @@ Setup universal_row(const Row& row, Setup s) {
   s.lora.dtype = sharded ? Dtype::kBf16 : Dtype::kF32;
   s.lora.dropout = 0.05;
   if (!sharded) s.gradient_dtype = s.state_dtype = Dtype::kF32;
-  return s;
-}
-
-// A script that nothing is known of but what its user says of a run.
-Setup own_script(const Row& row, Setup s) {
-  s.framework = row.text("strategy").starts_with("FSDP1")  ? Framework::kFsdp1
-                : row.text("strategy").starts_with("FSDP") ? Framework::kFsdp2
-                                                           : Framework::kDdp;
-  s.sharding = s.framework == Framework::kDdp ? Sharding::kDdp : Sharding::kZero3;
-  if (row.says("strategy", "ZeroRedundancyOptimizer")) s.sharding = Sharding::kZero1;
-  if (row.text("strategy").starts_with("ZeRO-")) {  // DeepSpeed's engine over the script's own modules
-    s.framework = Framework::kDeepspeed;
-    s.sharding = row.says("strategy", "ZeRO-3")   ? Sharding::kZero3
-                 : row.says("strategy", "ZeRO-2") ? Sharding::kZero2
-                                                  : Sharding::kZero1;
-    s.parameter_dtype = s.gradient_dtype = s.reduce_dtype = row.says("precision", "fp16") ? Dtype::kF16 : Dtype::kBf16;
-    s.state_dtype = Dtype::kF32;
-    s.master_copy = true;
-    s.reduce_bucket_elements = static_cast<int64_t>(number_after(row.text("notes"), "reduce bucket ").value_or(0));
-  }
-  s.compiled = row.text("compile") == "yes";
-  s.program = s.compiled ? "unknown_compiled" : "unknown";
-  s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
-  s.loss = s.compiled ? LossHead::kCompiled : LossHead::kEager;
-  s.software.online_softmax = s.compiled;  // one graph from tokens to loss: its logits stay in 16 bits
-  s.optimizer_implementation = row.says("optimizer", "foreach") ? OptimizerImplementation::kForeach
-                               : row.says("optimizer", "loop")  ? OptimizerImplementation::kForLoop
-                                                                : OptimizerImplementation::kFused;
-  // Under autocast an embedding's fp32 rows start the residual stream, and norms compute in fp32.
-  s.autocast = row.says("precision", "autocast");
-  s.software.residual_in_fp32 = s.autocast && s.parameter_dtype == Dtype::kF32;
-  s.flash_package = row.says("flash_attention", "FA3") ? 3 : row.says("flash_attention", "FA2") ? 2 : 0;
-  if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
-  s.software.tf32_products = row.says("precision", "TF32");
-  // FSDP(model) without a policy of precision: autocast casts what was gathered.
-  s.software.gathers_as_stored = s.framework == Framework::kFsdp1 && s.autocast;
-  if (row.says("notes", "one unit")) s.software.wrapping = UnitWrapping::kWhole;
   return s;
 }
 

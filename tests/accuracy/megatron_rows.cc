@@ -113,6 +113,12 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
     const bool fp32_sums = s.parameter_dtype == Dtype::kBf16 && row.says("grad_reduce_dtype", "fp32");  // BF16_Optimizer
     s.gradient_dtype = s.reduce_dtype = fp32_sums ? Dtype::kF32 : s.parameter_dtype;
   }
+  if (row.says("framework", "metaseq")) {  // fairscale's FSDP keeps what it gathered, and no master copy
+    s.framework = Framework::kDeepspeed;
+    s.sharding = Sharding::kZero2;
+    s.master_copy = false;
+    s.gradient_dtype = s.reduce_dtype = s.parameter_dtype;
+  }
   if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   return s;
 }
@@ -147,8 +153,9 @@ Result<Setup> megatron_row(const Row& given) {
   Result<Setup> common = common_setup(row);
   if (!common) return common;
   const std::string& framework = row.text("framework");
-  const bool local_modules = framework == "Megatron-DeepSpeed" || (framework == "Megatron-LM" && row.text("flash_attention") == "no" &&
-                                                                   !row.says("notes", "transformer-impl"));
+  const bool local_modules =
+      is_unread_row(row) || framework == "Megatron-DeepSpeed" ||
+      (framework == "Megatron-LM" && row.text("flash_attention") == "no" && !row.says("notes", "transformer-impl"));
   return local_modules ? gpt_row(row, *common) : core_row(row, *common);
 }
 

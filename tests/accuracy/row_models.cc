@@ -211,6 +211,7 @@ Geometry stated_geometry(const Row& row) {
   g.gated_mlp = !row.says("notes", "non-gated") && !row.says("notes", "relu^2") && !row.says("notes", "GELU");
   g.feed_forward = row.integer("ffn", g.gated_mlp ? (8 * g.hidden / 3 + 255) / 256 * 256 : 4 * g.hidden);
   g.vocabulary = row.integer("vocab", 50304);
+  g.tied_embeddings = is_unread_row(row) && (contains(row.text("notes"), " tied embedding") || contains(row.text("model"), "(tied"));
   g.name = row.text("model");
   g.source = "sizes of the row";
   return g;
@@ -228,6 +229,13 @@ Geometry hybrid_geometry(const Row& row, Geometry g) {
   int64_t dense_layers = 0;
   read_expert_flags(row.text("notes"), g, dense_layers);
   return g;
+}
+
+bool is_gpt_name(std::string_view cell) {
+  for (const std::string_view begin : {"GPT-", "GPT ", "OPT", "gpt2-", "EleutherAI/gpt-neo", "bigcode/starcoder", "ChatGLM-6B"}) {
+    if (cell.starts_with(begin)) return true;
+  }
+  return false;
 }
 
 // A GPT block: LayerNorm, GELU, biases, learned positions, tied embedding (Megatron-LM's GPTModel, arXiv 1909.08053).
@@ -249,7 +257,7 @@ Result<Geometry> gpt_geometry(const Row& row) {
   const int64_t multiple = 128 * row.integer("tp", 1);
   g.vocabulary = (words + multiple - 1) / multiple * multiple;
   g.learned_positions = g.max_positions = seq;
-  g.tied_embeddings = true;
+  g.tied_embeddings = !is_unread_row(row) || (!contains(row.text("notes"), "untied") && !row.text("model").starts_with("ChatGLM"));
   g.qkv_bias = g.output_bias = g.mlp_bias = true;
   g.gated_mlp = false;
   g.norm = Norm::kLayer;
@@ -274,7 +282,7 @@ Result<Geometry> row_geometry(const Row& row) {
   const std::string_view preset = preset_of(kModels, cell);
   if (preset.empty()) {
     if (row.says("notes", "flags: ")) return flags_geometry(row);
-    if (cell.starts_with("GPT-")) return gpt_geometry(row);
+    if (is_gpt_name(cell)) return gpt_geometry(row);
     if (cell.starts_with("Llama2-1B (torchao example)")) {  // Llama 2 at 1B is TinyLlama
       return find_model(all_presets(), "tinyllama_1.1b");
     }
@@ -309,6 +317,7 @@ Result<Geometry> row_geometry(const Row& row) {
     g.tied_embeddings = false;
     g.qkv_bias = false;
   }
+  if (contains(cell, "(tied")) g.tied_embeddings = true;
   if (contains(cell, "own head")) g.tied_embeddings = false;
   if (g.family == "mpt") g.learned_positions = g.max_positions = row.integer("seq_len", g.max_positions);  // as the source counts
   if (g.num_experts > 0) {

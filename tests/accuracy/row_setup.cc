@@ -225,6 +225,8 @@ Result<Setup> row_setup(const Row& row) {
     setup = loop_row(row);
   } else if (is_hub_row(row)) {
     setup = hub_row(row);
+  } else if (is_unread_row(row)) {
+    setup = unread_row(row);
   } else if (begins("torchtune") || begins("torchao benchmark")) {
     setup = tune_row(row);
   } else if (begins("torchtitan") || begins("torchao") || begins("KempnerForge") || begins("PithTrain")) {

@@ -47,6 +47,9 @@ bool is_own_gpt(const Row& row);             // the GPTs of the last four
 Result<Geometry> own_gpt_geometry(const Row& row);
 bool is_own_loop(const Row& row);  // prime-rl, nanotron, canifinetune
 Result<Setup> loop_row(const Row& row);
+Setup own_script(const Row& row, Setup setup);  // a script that nothing is known of but what its user says of a run
+bool is_unread_row(const Row& row);             // code bases that no program was written for: Soup, Levanter, GPT-NeoX ...
+Result<Setup> unread_row(const Row& row);
 bool is_hub_row(const Row& row);  // tinyllama (whyNLP), Stanford Alpaca, FastChat, Unsloth ...
 Result<Setup> hub_row(const Row& row);
 Result<Setup> deepspeed_row(const Row& row);  // DeepSpeed with transformers, xtuner, InternEvo, ATorch

@@ -161,7 +161,7 @@ TEST_CASE("uncertainty: code that nothing was fitted to is as sure as other code
   CHECK(high() == Approx(100 * std::exp(0.3)));
 }
 
-TEST_CASE("uncertainty: code that nobody has read is less sure, by one factor, than code that was read") {
+TEST_CASE("uncertainty: code that nobody has read is less sure, by a factor on each side, than code that was read") {
   Setup s = setup_of(Framework::kFsdp2);
   s.software.name = "somebody's trainer";
   Calibration c;
@@ -169,11 +169,18 @@ TEST_CASE("uncertainty: code that nobody has read is less sure, by one factor, t
                  {"unseen.memory.any.above", 0.1},
                  {"unseen.memory.experts.above", 0.2},
                  {"unseen.memory.own_script.above", 0.3},
-                 {"unseen.memory.first_sight", 2}};
+                 {"unseen.memory.first_sight.below", 3},
+                 {"unseen.memory.first_sight.above", 2},
+                 {"unseen.memory.first_sight_offloading.above", 4}};
   const auto above = [&] { return unseen_spread(s, Predicted::kAllocated, c).above; };
   CHECK(is_at_first_sight(s, Predicted::kAllocated, c));
-  CHECK(unseen_spread(s, Predicted::kAllocated, c).below == Approx(0.1));
+  CHECK(unseen_spread(s, Predicted::kAllocated, c).below == Approx(0.15));
   CHECK(above() == Approx(0.2));
+  // What a host does is less sure.
+  s.offload.optimizer = OffloadPlace::kHost;
+  CHECK(above() == Approx(0.4));
+  CHECK(unseen_spread(s, Predicted::kAllocated, c).below == Approx(0.15));
+  s.offload = {};
   s.model.num_experts = 8;
   CHECK(above() == Approx(std::hypot(0.2, 0.4)));
   s.model.num_experts = 0;
@@ -193,8 +200,13 @@ TEST_CASE("uncertainty: code that nobody has read is less sure, by one factor, t
   s.software.name = "the bundled trainer";
   CHECK_FALSE(is_at_first_sight(s, Predicted::kAllocated, c));
   // Every built-in factor says that first sights err by more.
-  CHECK(embedded_calibration().at("unseen.memory.first_sight") > 1);
-  CHECK(embedded_calibration().at("unseen.time.first_sight") > 1);
+  for (const char* group : {"memory", "time"}) {
+    for (const char* side : {"below", "above"}) {
+      const double any = embedded_calibration().at(fmt::format("unseen.{}.first_sight.{}", group, side));
+      CHECK(any > 1);
+      CHECK(embedded_calibration().at(fmt::format("unseen.{}.first_sight_offloading.{}", group, side)) >= any);
+    }
+  }
 }
 
 TEST_CASE("uncertainty: what is not measured is named with what it adds") {

@@ -65,19 +65,24 @@ bool is_measured(const Feature& feature, Predicted quantity, const Calibration& 
 
 bool lists_nothing(const Setup& s) { return s.program.starts_with("unknown"); }
 
-// What first sights add: nothing to code that was read, and to what is not known of any script. A plan that names no code base is as
-// likely run by the one that was read as by another: the mean variance.
-double times_wider(const Difficulty& difficulty, const Setup& setup, Predicted quantity, const Calibration& residuals) {
+// What first sights add on each side: nothing to code that was read, and to what is not known of any script. A plan that names no code
+// base is as likely run by the one that was read as by another: the mean variance.
+double times_wider(const Difficulty& difficulty, std::string_view side, const Setup& setup, Predicted quantity,
+                   const Calibration& residuals) {
   if (difficulty.key == kOwnScript || !is_at_first_sight(setup, quantity, residuals)) return 1;
-  const double times = residuals.get(fmt::format("unseen.{}.first_sight", measured_group(quantity)), 1);
+  const double of_any = residuals.get(fmt::format("unseen.{}.first_sight.{}", measured_group(quantity), side), 1);
+  const double offloading = residuals.get(fmt::format("unseen.{}.first_sight_offloading.{}", measured_group(quantity), side), of_any);
+  const double times = setup.offload == OffloadPlan{} ? of_any : offloading;
   return setup.software.is_assumed && !lists_nothing(setup) ? std::sqrt((1 + times * times) / 2) : times;
 }
 
 // How far predictions of unseen code err for one difficulty alone.
 Spread width_of(const Difficulty& difficulty, const Setup& setup, Predicted quantity, const Calibration& residuals) {
-  const std::string name = fmt::format("unseen.{}.{}", measured_group(quantity), difficulty.key);
-  const double times = times_wider(difficulty, setup, quantity, residuals);
-  return {times * residuals.get(name + ".below", 0), times * residuals.get(name + ".above", 0)};
+  const auto of_side = [&](std::string_view side) {
+    return times_wider(difficulty, side, setup, quantity, residuals) *
+           residuals.get(fmt::format("unseen.{}.{}.{}", measured_group(quantity), difficulty.key, side), 0);
+  };
+  return {of_side("below"), of_side("above")};
 }
 
 int percent(const Spread& spread) { return static_cast<int>(std::lround(50 * (std::exp(spread.above) - std::exp(-spread.below)))); }

@@ -2,7 +2,8 @@
 // precision that was not among them: there the interval is what code bases show that nothing was fitted to, by leaving out one at a
 // time (presets/calibration/residuals.yaml: `measured` lists what is covered, `unseen` how far predictions err beyond it). Those code
 // bases had been read, and their programs described. What is planned for code that nobody has read errs by more, as many times as
-// predictions at first sight did (`unseen.<memory|time>.first_sight`).
+// predictions at first sight did (`unseen.<memory|time>.first_sight.<below|above>`; `first_sight_offloading` of what uses a host's
+// memory and cores, of which a run seldom says more).
 #pragma once
 #include <string>
 #include <string_view>
