@@ -34,7 +34,7 @@ struct ProgramSplit {
   int tp = 1, cp = 1;
   CpMethod cp_method = CpMethod::kAllGather;
   bool packed = false;  // rows hold several documents (packed_rows.h)
-  std::optional<PreferencePlan> preference;
+  std::optional<PreferencePlan> preference = {};
   int ep = 1;           // ranks that share the experts of each layer (expert_parallel.h)
   int loss_chunks = 1;  // parts of the rows that head and loss take one after the other (chunked_loss.h)
   bool operator==(const ProgramSplit& other) const {

@@ -58,7 +58,7 @@ struct PyValue {
   bool flag = false;    // kBool: the value; kText: marked safe (`|safe`), which `+` and methods keep and answer with escaping
   Integer integer = 0;  // kInteger
   double real = 0;      // kFloat
-  std::shared_ptr<Held> held;
+  std::shared_ptr<Held> held = {};
 
   bool is(Type wanted) const { return type == wanted; }
   bool is_number() const { return type == Type::kBool || type == Type::kInteger || type == Type::kFloat; }
