@@ -217,7 +217,7 @@ TEST_CASE("codegen: DeepSpeed JSON of the flags, key by key") {
   options.bf16 = true;
   options.gradient_accumulation_steps = 16;
   const Ordered expected = Ordered::parse(R"({
-    "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 16, "gradient_clipping": 0.3,
+    "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 16, "gradient_clipping": "auto",
     "zero_allow_untested_optimizer": true, "zero_force_ds_cpu_optimizer": false, "bf16": {"enabled": true},
     "zero_optimization": {"stage": 2, "contiguous_gradients": true, "overlap_comm": true, "reduce_scatter": true,
       "reduce_bucket_size": 500000000, "allgather_bucket_size": 500000000, "offload_optimizer": {"device": "cpu", "pin_memory": true}}})");
@@ -245,6 +245,23 @@ TEST_CASE("codegen: DeepSpeed stages and precisions") {
   const Ordered three = deepspeed(options);
   CHECK(three["zero_optimization"]["offload_param"]["device"] == "cpu");
   CHECK(three["train_micro_batch_size_per_gpu"] == 4);
+}
+
+TEST_CASE("codegen: a DeepSpeed JSON with an open micro-batch leaves accumulation and clipping to the Trainer, too") {
+  DeepspeedOptions options;
+  options.bf16 = true;
+  const Ordered open = deepspeed(options);
+  for (const char* key : {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"}) {
+    INFO(key);
+    CHECK(open[key] == "auto");
+  }
+  options.gradient_clipping = 0.3;
+  CHECK(deepspeed(options)["gradient_clipping"] == 0.3);
+  options.gradient_clipping.reset();
+  options.micro_batch = 2;
+  const Ordered fixed = deepspeed(options);
+  CHECK(fixed["gradient_accumulation_steps"] == 1);
+  CHECK(fixed["gradient_clipping"] == 1.0);
 }
 
 TEST_CASE("codegen: regression 14: integers are never written as floats") {

@@ -190,11 +190,10 @@ Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
     fail(code::kOutOfRange, fmt::format("--zero-stage {}, expected 0, 1, 2 or 3", options.zero_stage));
   if (options.fp16 && options.bf16)
     fail(code::kConflict, "--fp16 and --bf16 are both given, expected one of them", "keep --bf16 on Ampere and newer GPUs");
-  if (options.gradient_accumulation_steps < 1) {
-    fail(code::kOutOfRange, fmt::format("--gradient-accumulation-steps {}, expected at least 1", options.gradient_accumulation_steps));
-  }
-  if (!(options.gradient_clipping >= 0))
-    fail(code::kOutOfRange, fmt::format("--gradient-clipping {}, expected 0 (off) or more", options.gradient_clipping));
+  if (const auto& steps = options.gradient_accumulation_steps; steps && *steps < 1)
+    fail(code::kOutOfRange, fmt::format("--gradient-accumulation-steps {}, expected at least 1", *steps));
+  if (const auto& norm = options.gradient_clipping; norm && !(*norm >= 0))
+    fail(code::kOutOfRange, fmt::format("--gradient-clipping {}, expected 0 (off) or more", *norm));
   if (options.micro_batch && *options.micro_batch < 1)
     fail(code::kOutOfRange, fmt::format("--micro-batch {}, expected at least 1", *options.micro_batch));
   if (has_error(diagnostics)) return diagnostics;
@@ -203,8 +202,8 @@ Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
   set_sharding(fields, kSharding[static_cast<size_t>(options.zero_stage)]);
   set_offload(fields, options.offload_optimizer, options.offload_param);
   set_field(fields, "precision.compute", options.fp16 ? "fp16" : options.bf16 ? "bf16" : "fp32");
-  set_field(fields, "gradient_accumulation", options.gradient_accumulation_steps);
-  set_field(fields, "train.grad_clip", options.gradient_clipping);
+  if (options.gradient_accumulation_steps) set_field(fields, "gradient_accumulation", *options.gradient_accumulation_steps);
+  if (options.gradient_clipping || options.micro_batch) set_field(fields, "train.grad_clip", options.gradient_clipping.value_or(1));
   set_field(fields, "recompute.policy", "none");
   if (options.micro_batch) set_field(fields, "micro_batch", *options.micro_batch);
   return emit_table(options.templates, "deepspeed/keys.yaml", TargetInput{std::move(fields), nullptr, "", kCommandLine},

@@ -37,11 +37,12 @@ struct DeepspeedOptions {
   int zero_stage = 2;
   bool offload_optimizer = false;
   bool offload_param = false;
-  int gradient_accumulation_steps = 1;
-  double gradient_clipping = 0.3;
   bool fp16 = false;
   bool bf16 = false;
   std::optional<int64_t> micro_batch;  // absent: "auto", which only the Hugging Face integration fills (said as a note)
+  // Absent: "auto" beside a micro-batch that is, so that the Trainer's arguments cannot disagree with it; else 1 and 1.0.
+  std::optional<int> gradient_accumulation_steps;
+  std::optional<double> gradient_clipping;
   TemplateSet templates = embedded_templates();
 };
 Result<Artifact> deepspeed_config(const DeepspeedOptions& options);
