@@ -12,4 +12,7 @@ inline constexpr std::string_view kNever = "never";
 // "torchtitan".
 std::string gone_since(std::string_view table, std::string_view name);
 
+// What a gone name is called since, with the values that it had; "" when nothing has its place, or only something else.
+std::string renamed_to(std::string_view table, std::string_view name);
+
 }  // namespace distsetup::lint

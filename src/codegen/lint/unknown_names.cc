@@ -11,25 +11,35 @@ namespace {
 // More names of nobody's than these: the file is another tool's, or the parser a fork's.
 constexpr size_t kFewOwn = 2;
 
+// What to do about names of releases that are past. Who leaves out one that has a new name changes the run.
+std::string advice_for_gone(const std::string& table, const std::vector<const UnknownName*>& gone) {
+  std::vector<std::string> renamed, others;
+  for (const UnknownName* one : gone) {
+    const std::string now = renamed_to(table, one->name);
+    if (!now.empty()) renamed.push_back(fmt::format("{} for {}", now, one->name));
+    if (now.empty()) others.push_back(fmt::format("'{}' until {}", one->name, gone_since(table, one->name)));
+  }
+  std::string help = "keep to the release that it was written for, or ";
+  if (renamed.empty()) return help + fmt::format("remove them: {}", fmt::join(others, ", "));
+  help += fmt::format("write {}", fmt::join(renamed, ", "));
+  return others.empty() ? help : help + fmt::format(", and remove {}", fmt::join(others, ", "));
+}
+
 // Names of releases that are past: mistakes only where a later release is known to be used, else one line says it of all.
 void report_gone(const Document& d, const UnknownNames& names, const std::vector<const UnknownName*>& gone, Findings& report) {
-  std::vector<std::string> others;
-  for (const UnknownName* one : gone) others.push_back(fmt::format("'{}' until {}", one->name, gone_since(names.table, one->name)));
   if (!gone.empty() && names.version.empty()) {
     const std::string more = gone.size() == 1 ? "" : fmt::format(" and {} more names", gone.size() - 1);
     report.add(names.code, d, gone[0]->at,
                fmt::format("{} has no '{}'{}: the file is of an earlier release", names.tool, gone[0]->name, more),
-               {fmt::format("keep to the release that it was written for, or remove them: {}", fmt::join(others, ", ")),
-                names.bites,
-                {},
-                Severity::kNote});
+               {advice_for_gone(names.table, gone), names.bites, {}, Severity::kNote});
     return;
   }
   for (const UnknownName* one : gone) {
     const std::string release = gone_since(names.table, one->name);
+    const std::string now = renamed_to(names.table, one->name);
     const bool is_used = compare_versions(names.version, release) >= 0;
     report.add(names.code, d, one->at, fmt::format("{} has no '{}': releases before {} do", names.tool, one->name, release),
-               {"remove it, or keep to the release that the file was written for",
+               {fmt::format("{}, or keep to the release that the file was written for", now.empty() ? "remove it" : "write " + now),
                 names.bites,
                 {},
                 is_used ? std::optional<Severity>() : Severity::kWarning});
