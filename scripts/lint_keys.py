@@ -209,8 +209,13 @@ def ms_swift():
 
 def trainer():
     from transformers import TrainingArguments
+    from transformers.trainer_utils import SchedulerType
+    from transformers.training_args import OptimizerNames
 
-    write("trainer", f"the Trainer of transformers {version('transformers')}", f"transformers {version('transformers')} (src/transformers/training_args.py)", "parse", "HF006", {"": field_names(TrainingArguments)})
+    tool = f"the Trainer of transformers {version('transformers')}"
+    write("trainer", tool, f"transformers {version('transformers')} (src/transformers/training_args.py)", "parse", "HF006", {"": field_names(TrainingArguments)})
+    values = {"lr_scheduler_type": [one.value for one in SchedulerType], "optim": [one.value for one in OptimizerNames]}
+    write("trainer-values", tool, f"transformers {version('transformers')} (src/transformers/trainer_utils.py SchedulerType, training_args.py OptimizerNames)", "parse", "HF008", values)
 
 
 def trl():

@@ -41,6 +41,43 @@ std::string help_of(const std::string& path, const std::string& text, const std:
 
 }  // namespace
 
+TEST_CASE("lint starts: values that TrainingArguments refuses", "[lint]") {
+  const std::string trl = "output_dir: o\npacking: true\n", own = "output_dir: o\nper_device_train_batch_size: 1\n";
+  const std::string best = own + "load_best_model_at_end: true\n", steps = best + "eval_strategy: steps\nsave_strategy: steps\n";
+  check_starts({{"HF008", "error", "a.yaml", trl + "lr_scheduler_type: cosin\n"},
+                {"HF008", "warning", "a.yaml", own + "lr_scheduler_type: cosin\n"},  // a script may read the file
+                {"HF008", "warning", "a.yaml", trl + "optim: my_optimizer\n"},       // of a later release
+                {"HF008", kNothing, "a.yaml", trl + "optim: adamw_hf\n"},
+                {"HF008", kNothing, "a.yaml", trl + "optim: ${OPTIM}\n"},
+                {"HF009", "error", "a.yaml", steps + "save_steps: 500\neval_steps: 300\n"},
+                {"HF009", kNothing, "a.yaml", steps + "save_steps: 600\neval_steps: 300\n"},
+                {"HF009", kNothing, "a.yaml", steps + "save_steps: 0.2\neval_steps: 0.1\n"},
+                {"HF009", kNothing, "a.yaml", steps + "save_steps: 500\n"},
+                {"HF009", "error", "a.yaml", best + "evaluation_strategy: epoch\nsave_strategy: steps\n"},
+                {"HF009", "error", "a.yaml", best + "eval_strategy: epoch\n"},
+                {"HF009", kNothing, "a.yaml", best + "eval_strategy: epoch\nsave_strategy: best\n"},
+                {"HF009", kNothing, "a.yaml", best + "save_strategy: epoch\n"},  // the command line may say it
+                {"HF010", "error", "a.yaml", trl + "weight_decay: -0.1\n"},
+                {"HF010", "error", "a.yaml", trl + "num_train_epochs: -3\n"},
+                {"HF010", kNothing, "a.yaml", trl + "num_train_epochs: -1\nmax_steps: 10\n"},
+                {"HF010", kNothing, "a.yaml", trl + "adam_beta2: 0.999\nwarmup_steps: 0.1\n"},
+                {"HF010", "warning", "a.yaml", own + "adam_beta2: 1\n"}});
+}
+
+TEST_CASE("lint starts: a DeepSpeed JSON beside an argument that is left at its usual value", "[lint]") {
+  const auto found = [](const std::string& named, const std::string& clipping, const std::string& more) {
+    return said({{"ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": )" + clipping + "}"},
+                 {"args.yaml", "output_dir: o\nper_device_train_batch_size: 1\ndeepspeed: " + named + "\n" + more}},
+                "HF003");
+  };
+  CHECK(found("conf/ds.json", "0.3", "") == "warning");
+  CHECK(found("conf/ds.json", "1.0", "").empty());
+  CHECK(found("conf/ds.json", "\"auto\"", "").empty());
+  CHECK(found("conf/ds.json", "0.3", "max_grad_norm: 0.3\n").empty());
+  CHECK(found("conf/ds.json", "0.3", "max_grad_norm: 1.0\n") == "error");
+  CHECK(found("other.json", "0.3", "").empty());
+}
+
 TEST_CASE("lint starts: a name of an earlier release is said with its new one", "[lint]") {
   const std::string swift =
       "#!/bin/bash\nexport OMP_NUM_THREADS=8\nNPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B --dataset x.jsonl ";

@@ -4,19 +4,26 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 #include "base/names.h"
+#include "codegen/lint/misspelt.h"
+#include "codegen/lint/other_releases.h"
+#include "codegen/tables/name_table.h"
 
 namespace distsetup::lint {
 namespace {
 
 struct Pair {
   std::string_view json, argument;
+  std::optional<double> usual = {};  // what the argument is where nothing says it, in TRL and LLaMA-Factory, too
 };
-// transformers, integrations/deepspeed.py: fill_match.
+// transformers, integrations/deepspeed.py: fill_match; training_args.py.
 constexpr std::array<Pair, 7> kMatched = {{{"train_micro_batch_size_per_gpu", "per_device_train_batch_size"},
-                                           {"gradient_accumulation_steps", "gradient_accumulation_steps"},
-                                           {"gradient_clipping", "max_grad_norm"},
+                                           {"gradient_accumulation_steps", "gradient_accumulation_steps", 1},
+                                           {"gradient_clipping", "max_grad_norm", 1},
                                            {"optimizer.params.lr", "learning_rate"},
                                            {"optimizer.params.weight_decay", "weight_decay"},
                                            {"bf16.enabled", "bf16"},
@@ -28,10 +35,25 @@ bool differ(const Value& a, const Value& b) {
   return a.text != b.text;
 }
 
+std::string file_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
+
+// A number in the JSON beside an argument that the file does not give: the script or its command line may.
+void hf_usual_value(const Document& d, const Document& json, const Pair& pair, Findings& report) {
+  const TreeNode at = node(json.root, pair.json), named = node(d.root, "deepspeed");
+  if (!at || !named || !pair.usual || has(d.root, pair.argument) || file_name(named.text()) != file_name(json.path)) return;
+  const auto x = real_of(*at.value);
+  if (!x || *x == *pair.usual) return;
+  report.add("HF003", json, value_span(json, *at.value),
+             fmt::format("'{}' is {} here, and '{}', which '{}' does not give, is {}", pair.json, at.text(), pair.argument, d.path,
+                         *pair.usual),
+             {.error_if = fmt::format("nothing else gives {}", pair.argument)});
+}
+
 void hf_matches(const LintSetup& setup, const Document& d, Findings& report) {
   for (const auto& other : setup.documents) {
     if (!other->is(file_kind::kDeepspeed)) continue;
     for (const Pair& pair : kMatched) {
+      hf_usual_value(d, *other, pair, report);
       const TreeNode json = node(other->root, pair.json), argument = node(d.root, pair.argument);
       if (!json || !argument || json.value->kind != Value::Kind::kScalar || json.text() == "auto" ||
           argument.value->kind != Value::Kind::kScalar)
@@ -66,6 +88,77 @@ void hf_scripts(const Document& d, Findings& report) {
   }
 }
 
+// A script of somebody's own may read the file and take what it likes from it; TRL's and LLaMA-Factory's files are TrainingArguments.
+std::string doubt_of_reader(const Document& d) { return d.is(file_kind::kTrainer) ? "the script makes TrainingArguments of it" : ""; }
+
+void hf_words(const Document& d, Findings& report) {
+  const NameTable& values = name_table("trainer-values");
+  for (const auto& [key, known] : values.types) {
+    const TreeNode at = node(d.root, key);
+    if (!at || at.value->kind != Value::Kind::kScalar || at.text().empty() || at.text().find_first_of("${") != std::string::npos)
+      continue;
+    const std::vector<std::string> names = spellings(known);
+    if (find_name(known, at.text()) != nullptr || !gone_since("trainer-values", at.text()).empty()) continue;
+    const std::string near = misspelt_name(at.text(), names);
+    report.add("HF008", d, value_span(d, *at.value), fmt::format("{} has no {} '{}'", values.tool, key, at.text()),
+               {near.empty() ? suggest(at.text(), names) : fmt::format("did you mean '{}'", near),
+                "",
+                {},
+                {},
+                near.empty() ? "the release that is used lacks it, too" : doubt_of_reader(d)});
+  }
+}
+
+void hf_best_model(const Document& d, Findings& report) {
+  const Value& root = d.root;
+  if (!is_true(root, "load_best_model_at_end")) return;
+  const TreeNode at = node(root, "load_best_model_at_end");
+  const char* evaluation = has(root, "evaluation_strategy") ? "evaluation_strategy" : "eval_strategy";
+  const std::string eval = lower(text(root, evaluation)),
+                    save = has(root, "save_strategy") ? lower(text(root, "save_strategy")) : "steps";
+  const bool is_open =
+      eval.empty() || (eval + save).find_first_of("${") != std::string::npos || real(root, evaluation) || save == "best";
+  if (is_open) return;
+  if (eval != save) {
+    report.add("HF009", d, key_span(d, at),
+               fmt::format("'load_best_model_at_end' with {} {} and save_strategy {}", evaluation, eval, save));
+    return;
+  }
+  const auto every = real(root, "save_steps"), looks = real(root, "eval_steps");
+  if (eval != "steps" || !every || !looks || *every < 1 || *looks < 1 || std::fmod(*every, *looks) == 0) return;
+  report.add("HF009", d, value_span(d, *node(root, "save_steps").value),
+             fmt::format("'load_best_model_at_end' with save_steps {}, which is no multiple of eval_steps {}", *every, *looks));
+}
+
+struct Range {
+  std::string_view key;
+  double least, below;  // from, to and without
+  std::string_view said;
+};
+constexpr double kAny = std::numeric_limits<double>::infinity();
+constexpr std::array<Range, 8> kRanges = {{{"learning_rate", 0, kAny, "0 or more"},
+                                           {"weight_decay", 0, kAny, "0 or more"},
+                                           {"warmup_steps", 0, kAny, "0 or more"},
+                                           {"warmup_ratio", 0, kAny, "from 0 to 1"},
+                                           {"adam_beta1", 0, 1, "from 0 to below 1"},
+                                           {"adam_beta2", 0, 1, "from 0 to below 1"},
+                                           {"per_device_train_batch_size", 1, kAny, "1 or more"},
+                                           {"gradient_accumulation_steps", 1, kAny, "1 or more"}}};
+
+void hf_ranges(const Document& d, Findings& report) {
+  const Value& root = d.root;
+  const auto say = [&](std::string_view key, double x, std::string_view said) {
+    report.add("HF010", d, value_span(d, *node(root, key).value), fmt::format("'{}' is {}, expected {}", key, x, said),
+               {.error_if = doubt_of_reader(d)});
+  };
+  for (const Range& one : kRanges) {
+    const auto x = real(root, one.key);
+    if (x && (*x < one.least || *x >= one.below)) say(one.key, *x, one.said);
+  }
+  const auto epochs = real(root, "num_train_epochs");
+  if (epochs && *epochs < 0 && real(root, "max_steps").value_or(-1) <= 0) say("num_train_epochs", *epochs, "above 0, or max_steps");
+}
+
 }  // namespace
 
 void check_training_arguments(const LintSetup& setup, const Document& d, Findings& report) {
@@ -92,6 +185,9 @@ void check_training_arguments(const LintSetup& setup, const Document& d, Finding
     }
   }
   hf_matches(setup, d, report);
+  hf_words(d, report);
+  hf_best_model(d, report);
+  hf_ranges(d, report);
   const bool checkpoints = is_true(root, "gradient_checkpointing");
   const std::string reentrant = "gradient_checkpointing_kwargs.use_reentrant";
   // LLaMA-Factory hands its own value over, use_reentrant_gc (model/model_utils/checkpointing.py).
