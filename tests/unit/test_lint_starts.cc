@@ -88,3 +88,24 @@ TEST_CASE("lint starts: a name of an earlier release is said with its new one", 
   CHECK(help_of("a.json", R"({"output_dir": "o", "per_device_train_batch_size": 1, "evaluation_strategy": "steps"})", "HF006") ==
         "keep to the release that it was written for, or write eval_strategy for evaluation_strategy");
 }
+
+TEST_CASE("lint starts: accelerate's file and its command line", "[lint]") {
+  const std::string head = "compute_environment: LOCAL_MACHINE\nnum_processes: 16\n",
+                    deepspeed = head + "distributed_type: DEEPSPEED\n";
+  const std::string two = head + "num_machines: 2\nmain_process_ip: n0\n";
+  CHECK(help_of("a.yaml", deepspeed + "deepspeed_config_file: ds.json\n", "ACC010") ==
+        "'deepspeed_config_file' belongs in 'deepspeed_config'");
+  CHECK(help_of("a.yaml", head + "distributed_type: FSDP\nfsdp_confg: {}\n", "ACC010") == "did you mean 'fsdp_config'");
+  CHECK(help_of("a.yaml", deepspeed + "deepspeed_config: conf/ds.json\n", "ACC020") ==
+        "write deepspeed_config: {deepspeed_config_file: conf/ds.json}");
+  check_starts({{"ACC020", kNothing, "a.yaml", deepspeed + "deepspeed_config: {}\n"},
+                {"ACC020", kNothing, "a.yaml", deepspeed + "deepspeed_config:\n"},
+                {"ACC020", kNothing, "a.yaml", head + "distributed_type: MULTI_GPU\ndeepspeed_config: ds.json\n"},
+                {"ACC021", "error", "a.yaml", two + "distributed_type: FSDP\nmachine_rank: 2\n"},
+                {"ACC021", kNothing, "a.yaml", two + "distributed_type: FSDP\nmachine_rank: 1\n"},
+                {"ACC021", kNothing, "a.yaml", two + "distributed_type: DEEPSPEED\nmachine_rank: 2\n"},
+                {"ACC022", "error", "a.sh", "accelerate launch --multi_gpu --use_fsdp --num_processes 8 t.py\n"},
+                {"ACC022", kNothing, "a.sh", "accelerate launch --use_fsdp --num_processes 8 t.py --use_deepspeed\n"}});
+  const std::string start = "accelerate launch --config_file a.yaml --machine_rank $RANK t.py\n";
+  CHECK(said({{"a.yaml", two + "distributed_type: FSDP\nmachine_rank: 2\n"}, {"run.sh", start}}, "ACC021") == "warning");
+}

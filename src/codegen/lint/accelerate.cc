@@ -39,12 +39,23 @@ void acc_machines(const LintSetup& setup, const Document& d, Findings& report) {
     report.add(
         "ACC011", d, value_span(d, *node(root, "num_processes").value),
         fmt::format("num_processes is {}, expected at least 1", *processes),
-        {.error_if = launch_gives(setup, "num_processes").value_or(true) ? "accelerate launch is given no --num_processes" : ""});
+        {.help = "write a number from 1 on",
+         .error_if = launch_gives(setup, "num_processes").value_or(true) ? "accelerate launch is given no --num_processes" : ""});
   } else if (processes && setup.world() > 0 && static_cast<int64_t>(*processes) != setup.world() &&
              !launch_gives(setup, "num_processes").value_or(false)) {
     report.add("ACC001", d, value_span(d, *node(root, "num_processes").value),
                fmt::format("num_processes is {:.0f}, the job has {} nodes × {} GPUs = {}: it is the total of all machines", *processes,
                            setup.nodes(), setup.gpus_per_node(), setup.world()));
+  }
+  // The last machine is one below their number; torchrun's rank of a node beyond it joins nobody. pdsh asks for no rank.
+  const auto rank = real(root, "machine_rank");
+  const std::string starter = text(root, "deepspeed_config.deepspeed_multinode_launcher");
+  const bool is_ranked = text(root, "distributed_type") != "DEEPSPEED" || starter == "standard";
+  if (rank && machines && *machines > 1 && *rank >= *machines && is_ranked) {
+    report.add(
+        "ACC021", d, value_span(d, *node(root, "machine_rank").value),
+        fmt::format("machine_rank is {:.0f}, and {:.0f} machines are counted from 0", *rank, *machines),
+        {.error_if = launch_gives(setup, "machine_rank").value_or(false) ? "accelerate launch is given no --machine_rank" : ""});
   }
   if (!machines || *machines <= 1) return;
   const std::optional<bool> address = launch_gives(setup, "main_process_ip");
@@ -138,6 +149,12 @@ void acc_deepspeed(const Document& d, Findings& report) {
   const TreeNode section = node(d.root, "deepspeed_config");
   const std::string type = text(d.root, "distributed_type");
   if (!section || (!type.empty() && type != "DEEPSPEED")) return;
+  if (section.value->kind == Value::Kind::kList || (section.value->kind == Value::Kind::kScalar && !section.text().empty())) {
+    const bool names_file = section.text().find(".json") != std::string::npos;
+    report.add("ACC020", d, value_span(d, *section.value), "'deepspeed_config' is a section of keys, and here it has none",
+               {.help = names_file ? fmt::format("write deepspeed_config: {{deepspeed_config_file: {}}}", section.text()) : ""});
+    return;
+  }
   if (!has(*section.value, "deepspeed_config_file")) return acc_offload(d, *section.value, report);
   for (const char* name : {"zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path",
                            "offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_save_16bit_model"}) {
@@ -226,6 +243,25 @@ void acc_others_file(const LintSetup& setup, const Document& d, Findings& report
   }
 }
 
+// "--use_fsdp" and "--use_fsdp true"; of a variable nobody knows here what it says.
+bool is_on_line(const LaunchOption* option) { return option != nullptr && (!option->has_value || lower(option->value) == "true"); }
+
+void acc_two_ways(const Document& d, Findings& report) {
+  for (const ScriptPart& part : d.parts) {
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* launch = line.find(LaunchProgram::kAccelerate);
+      const LaunchOption* first = nullptr;
+      for (const std::string_view name : {"cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp"}) {
+        const LaunchOption* one = launch == nullptr ? nullptr : launch->find(name);
+        if (!is_on_line(one)) continue;
+        if (first != nullptr)
+          report.add("ACC022", d, one->span, fmt::format("accelerate launch takes one of {} and {}", first->spelled, one->spelled));
+        if (first == nullptr) first = one;
+      }
+    }
+  }
+}
+
 bool is_yaml_no(const Value& root) {
   const TreeNode at = node(root, "distributed_type");
   const std::string text = lower(at.text());
@@ -237,6 +273,7 @@ bool is_yaml_no(const Value& root) {
 void check_accelerate(const LintSetup& setup, const Document& d, Findings& report) {
   acc_precisions(setup, d, report);
   acc_others_file(setup, d, report);
+  acc_two_ways(d, report);
   if (!d.is(file_kind::kAccelerate)) return;
   const Value& root = d.root;
   const std::string type = text(root, "distributed_type");
@@ -254,8 +291,11 @@ void check_accelerate(const LintSetup& setup, const Document& d, Findings& repor
   static const std::set<std::string> kPrecisions = {"no", "fp16", "bf16", "fp8", "false", "False", "null", ""};
   const std::string precision = text(root, "mixed_precision");
   if (kPrecisions.count(precision) == 0) {
-    report.add("ACC011", d, value_span(d, *node(root, "mixed_precision").value),
-               fmt::format("unknown mixed_precision '{}', expected no, fp16, bf16 or fp8", precision));
+    report.add(
+        "ACC011", d, value_span(d, *node(root, "mixed_precision").value),
+        fmt::format("unknown mixed_precision '{}', expected no, fp16, bf16 or fp8", precision),
+        {.help = precision == "bfloat16" || precision == "float16" ? fmt::format("write {}", precision[0] == 'b' ? "bf16" : "fp16")
+                                                                   : "write no, fp16, bf16 or fp8"});
   }
   if (const TreeNode at = node(root, "mixed_precision"); at && !at.value->quoted && at.text() == "no") {
     const TextSpan span = value_span(d, *at.value);

@@ -305,7 +305,9 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
     }
     if (spec == nullptr) {
       const std::string near = nearest_name(key, names);
-      std::string help = near.empty() ? where_else(table, section, key) : fmt::format("did you mean '{}'", near);
+      // A key of another section stands in the wrong place, however near it is to one of this section.
+      std::string help = misspelt_name(key, names).empty() ? where_else(table, section, key) : "";
+      if (help.empty() && !near.empty()) help = fmt::format("did you mean '{}'", near);
       if (help.empty() || misspelt_name(key, names).empty()) {
         if (const std::string other = other_file(section, key); !other.empty()) help = other;
       }

@@ -342,7 +342,7 @@ class TableReading {
     std::string_view how;
     size_t longest = 0;
     for (const auto& [section, verdict] : table_.unknown_key) {
-      const bool is_in = section.empty() || (found.key.size() > section.size() && found.key.compare(0, section.size(), section) == 0);
+      const bool is_in = section.empty() || found.key.starts_with(section + ".");
       if (is_in && (how.empty() || section.size() > longest)) {
         how = verdict;
         longest = section.size();
