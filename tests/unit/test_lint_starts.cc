@@ -109,3 +109,47 @@ TEST_CASE("lint starts: accelerate's file and its command line", "[lint]") {
   const std::string start = "accelerate launch --config_file a.yaml --machine_rank $RANK t.py\n";
   CHECK(said({{"a.yaml", two + "distributed_type: FSDP\nmachine_rank: 2\n"}, {"run.sh", start}}, "ACC021") == "warning");
 }
+
+TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
+  const std::string job = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n#SBATCH --ntasks-per-node=1\n";
+  const std::string megatron =
+      "torchrun --standalone --nproc_per_node=8 pretrain_gpt.py --micro-batch-size 4 --num-attention-heads 8 ";
+  const auto pod = [](const std::string& requests, const std::string& limits) {
+    return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: t}\nspec:\n  pytorchReplicaSpecs:\n    Master:\n"
+           "      replicas: 1\n      template:\n        spec:\n          hostIPC: true\n          containers:\n            - name: "
+           "pytorch\n"
+           "              image: i\n              command: [torchrun, --nproc_per_node=8, t.py]\n              resources: {requests: "
+           "{nvidia.com/gpu: " +
+           requests + "}, limits: {nvidia.com/gpu: " + limits + "}}\n";
+  };
+  std::string two_masters = pod("8", "8");
+  two_masters.replace(two_masters.find("replicas: 1"), 11, "replicas: 2");
+  check_starts({{"DL001", "error", "a.sh", "deepspeed --num_gpus 8 --include localhost:0,1 t.py\n"},
+                {"DL001", "error", "a.sh", "deepspeed --num_nodes=1 --exclude localhost:0 t.py\n"},
+                {"DL001", kNothing, "a.sh", "deepspeed --include localhost:0,1 t.py --num_gpus 2\n"},
+                {"SL035", "error", "j.sbatch", job + "#SBATCH --gpus=12\nsrun python t.py\n"},
+                {"SL035", "error", "j.sbatch", job + "#SBATCH --gpus=8\nsrun python t.py\n"},
+                {"SL035", kNothing, "j.sbatch", job + "#SBATCH --gpus=16\nsrun python t.py\n"},
+                {"MEG011", "error", "a.sh", megatron + "--seq-length 4096 --max-position-embeddings 2048\n"},
+                {"MEG011", kNothing, "a.sh", megatron + "--seq-length 2048 --max-position-embeddings 4096\n"},
+                {"MEG011", "warning", "a.sh", "LEN=${1:-4096}\n" + megatron + "--seq-length $LEN --max-position-embeddings 2048\n"},
+                {"K8S013", "error", "k.yaml", pod("2", "4")},
+                {"K8S013", kNothing, "k.yaml", pod("8", "8")},
+                {"TR008", "error", "k.yaml", pod("4", "4")},
+                {"K8S003", kNothing, "k.yaml", pod("8", "8")},
+                {"K8S003", "error", "k.yaml", two_masters}});
+}
+
+TEST_CASE("lint starts: line ends of Windows and a byte order mark", "[lint]") {
+  const std::string run = "export OMP_NUM_THREADS=8\r\ntorchrun --standalone --nproc_per_node=8 t.py\r\n";
+  const std::string mark = "\xef\xbb\xbf", json = R"({"output_dir": "o", "per_device_train_batch_size": 1, "max_steps": 10})";
+  const std::string deepspeed = R"({"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0})";
+  check_starts({{"FIL005", "error", "a.sh", "#!/bin/bash\r\n" + run},
+                {"FIL005", "error", "j.sbatch", "#!/bin/bash\r\n#SBATCH --nodes=1\r\n#SBATCH --gpus-per-node=8\r\n" + run},
+                {"FIL005", kNothing, "a.sh", "#!/bin/bash\r\nexport A=1\ntorchrun --standalone --nproc_per_node=8 t.py\n"},
+                {"FIL005", kNothing, "a.yaml", "distributed_type: MULTI_GPU\r\nnum_processes: 8\r\n"},
+                {"FIL006", "error", "a.json", mark + json},
+                {"FIL006", kNothing, "a.json", json},
+                {"FIL006", "warning", "ds.json", mark + deepspeed},
+                {"FIL006", kNothing, "a.yaml", mark + "distributed_type: MULTI_GPU\nnum_processes: 8\n"}});
+}

@@ -121,13 +121,47 @@ void cut_off_options(const Document& d, const ShellScript& script, Findings& rep
              {"", "", {}, is_rest_of_remark(d, at.begin) ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
+// The reader of a JSON that takes the mark for a part of it; DeepSpeed's own, Hjson, steps over it.
+void byte_order_mark(const LintSetup& setup, const Document& d, Findings& report) {
+  if (d.form != TextForm::kJson || !d.text.starts_with("\xef\xbb\xbf")) return;
+  const std::string consumer = d.is(file_kind::kDeepspeed) ? setup.consumer(d) : "hf";
+  const bool is_strict = consumer == "hf" || consumer == "accelerate" || d.text.find("\"auto\"") != std::string::npos;
+  report.add("FIL006", d, {0, 3},
+             is_strict ? "the file begins with a byte order mark: the reader stops there"
+                       : "the file begins with a byte order mark: DeepSpeed itself takes it, transformers and accelerate stop there",
+             {.severity = is_strict ? std::optional<Severity>() : Severity::kWarning});
+}
+
+// A carriage return at the end of a line belongs to its last word. A whole file of them comes from an editor of Windows.
+void dos_lines(const Document& d, Findings& report) {
+  if (!d.is_script()) return;
+  for (size_t at = 0; at < d.text.size();) {
+    const size_t end = std::min(d.text.find('\n', at), d.text.size());
+    const size_t first = d.text.find_first_not_of(" \t", at);
+    const bool is_dos = end > at && d.text[end - 1] == '\r';
+    const bool says_something = first < end && d.text[first] != '#' && d.text[first] != '\r';
+    if (says_something && !is_dos) return;
+    if (says_something) {
+      const bool is_batch = d.is(file_kind::kSbatch);
+      report.add("FIL005", d, {first, end - 1},
+                 is_batch ? "the lines end as on Windows (CR LF): sbatch refuses the script"
+                          : "the lines end as on Windows (CR LF): the shell takes the CR for a part of each last word",
+                 {.bites = is_batch ? "parse" : ""});
+      return;
+    }
+    at = end + 1;
+  }
+}
+
 }  // namespace
 
 bool ends_in_blank(std::string_view key) {
   return key.size() > 1 && (key.back() == ' ' || key.front() == ' ') && key.find_first_not_of(' ') != std::string_view::npos;
 }
 
-void check_file_text(const LintSetup&, const Document& d, Findings& report) {
+void check_file_text(const LintSetup& setup, const Document& d, Findings& report) {
+  byte_order_mark(setup, d, report);
+  dos_lines(d, report);
   for (const Value& root : d.roots) blank_keys(d, root, report);
   if (d.roots.empty() && d.is_structured()) blank_keys(d, d.root, report);
   for (const ScriptPart& part : d.parts) {

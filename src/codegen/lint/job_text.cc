@@ -282,6 +282,16 @@ void sl_two_counts(const JobScript& in) {
                   fmt::format("--gpus asks for {} GPUs in the whole job, --{} for {} on each node: sbatch refuses the job", *of_job,
                               of_node->name, *here),
                   {"", "parse", {}, {}});
+    return;
+  }
+  // select/cons_tres: the GPUs of the job are those of a node times its nodes.
+  const Directive* nodes = in.directive("nodes");
+  const auto num_nodes = nodes == nullptr ? std::nullopt : number(nodes->value);
+  if (here && of_job && *here > 0 && (*of_job % *here != 0 || (num_nodes && *of_job != *here * *num_nodes))) {
+    in.report.add("SL035", in.d, all->span,
+                  fmt::format("--gpus asks for {} GPUs in the whole job, --{} for {} on each of {} nodes: sbatch refuses the job",
+                              *of_job, of_node->name, *here, num_nodes ? fmt::format("{}", *num_nodes) : "its"),
+                  {"", "parse", {}, {}});
   }
 }
 

@@ -162,8 +162,12 @@ void k8s_requests(const Document& d, const Value& root, Findings& report) {
   each_map(root, [&](const Value& map) {
     const TreeNode asked = node(map, "resources.requests"), limits = node(map, "resources.limits");
     for (const char* name : {"nvidia.com/gpu", "amd.com/gpu"}) {
-      const Value* gpus = asked ? exact(*asked.value, name) : nullptr;
-      if (gpus == nullptr || real_of(*gpus).value_or(1) <= 0 || (limits && exact(*limits.value, name) != nullptr)) continue;
+      const Value *gpus = asked ? exact(*asked.value, name) : nullptr, *limit = limits ? exact(*limits.value, name) : nullptr;
+      const auto wanted = gpus == nullptr ? std::nullopt : real_of(*gpus), most = limit == nullptr ? std::nullopt : real_of(*limit);
+      if (wanted && most && *wanted != *most)
+        report.add("K8S013", d, value_span(d, *gpus),
+                   fmt::format("{} of '{}' are requested and the limit is {}", gpus->text, name, limit->text));
+      if (gpus == nullptr || wanted.value_or(1) <= 0 || limit != nullptr) continue;
       report.add("K8S009", d, value_span(d, *gpus),
                  fmt::format("'{}' is requested and has no limit: Kubernetes refuses the pod", name));
     }
@@ -247,6 +251,10 @@ void k8s_pytorch_job(const Document& d, const Value& root, Findings& report) {
     report.add("K8S003", d, at, fmt::format("'nprocPerNode' must be a text, it is the number {}", per_node.text()),
                {fmt::format("write \"{}\"", per_node.text()), "", {{at.begin, at.end, "\"" + per_node.text() + "\""}}, {}});
   }
+  if (const TreeNode masters = node(root, "spec.pytorchReplicaSpecs.Master.replicas");
+      masters && real_of(*masters.value).value_or(1) != 1)
+    report.add("K8S003", d, value_span(d, *masters.value), fmt::format("a PyTorchJob has one Master, not {}", masters.text()),
+               {.help = "write 1, and give the Worker as many more"});
   int64_t gpus = 0;
   each_map(root, [&](const Value& map) {
     const TreeNode containers = node(map, "containers");
@@ -256,7 +264,8 @@ void k8s_pytorch_job(const Document& d, const Value& root, Findings& report) {
                                       [](const Value& one) { return text(one, "name") == "pytorch"; });
     if (!has_name) {
       const TreeNode name = node(containers.value->items[0], "name");
-      report.add("K8S003", d, name ? value_span(d, *name.value) : key_span(d, containers), "the container must be called 'pytorch'");
+      report.add("K8S003", d, name ? value_span(d, *name.value) : key_span(d, containers), "the container must be called 'pytorch'",
+                 {.help = "name the container pytorch"});
     }
   });
   bool has_launcher = d.text.find("torchrun") != std::string::npos || d.text.find("distributed.run") != std::string::npos;

@@ -309,6 +309,12 @@ void dl_command(const Document& d, const ScriptPart& part, const LaunchStage& ru
   }
   if (include != nullptr && exclude != nullptr)
     report.add("DL001", d, exclude->span, "deepspeed launcher: --include and --exclude exclude each other");
+  for (const char* name : {"num_gpus", "num_nodes"}) {
+    const LaunchOption* chosen = include != nullptr ? include : exclude;
+    if (chosen == nullptr || number(run.value(name)).value_or(-1) < 0) continue;
+    report.add("DL001", d, run.find(name)->span,
+               fmt::format("deepspeed launcher: {} and {} exclude each other", run.find(name)->spelled, chosen->spelled));
+  }
   const auto nodes = number(run.value("num_nodes"));
   if (nodes && *nodes > 1 && !has_hostfile && !run.has("launcher") && !run.has("no_ssh")) {
     // Machines of one's own may have the launcher's default, /job/hostfile; nodes that a scheduler chooses do not stand in one.

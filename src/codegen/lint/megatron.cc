@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "codegen/lint/caller_values.h"
 #include "codegen/lint/misspelt.h"
 #include "codegen/tables/name_table.h"
 
@@ -89,6 +90,17 @@ void meg_engines(const Document& d, const LaunchStage& run, Findings& report) {
   }
 }
 
+// megatron/training/arguments.py, validate_args.
+void meg_positions(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
+  const LaunchOption *length = run.find("seq_length"), *positions = run.find("max_position_embeddings");
+  if (length == nullptr || positions == nullptr) return;
+  const auto tokens = number(length->value), most = number(positions->value);
+  if (!tokens || !most || *tokens <= *most) return;
+  const bool is_open = comes_from_caller(d, part.script, *length) || comes_from_caller(d, part.script, *positions);
+  report.add("MEG011", d, positions->span, fmt::format("--seq-length {} is more than --max-position-embeddings {}", *tokens, *most),
+             {.error_if = is_open ? "the two stay as they are here" : doubt_of_megatron(run)});
+}
+
 void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
   struct Removed {
     std::string_view old, now;
@@ -158,6 +170,7 @@ void check_megatron(const LintSetup& setup, const Document& d, Findings& report)
       meg_overlap(d, *run, report);
       meg_connections(setup, d, *run, report);
       meg_engines(d, *run, report);
+      meg_positions(d, part, *run, report);
       meg_removed(d, *run, report);
     }
   }
