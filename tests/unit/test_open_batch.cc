@@ -31,3 +31,31 @@ TEST_CASE("open batch: a batch that is asked for is kept", "[search]") {
   CHECK(micro_batches({{"gradient-accumulation", "1"}, {"cp", "1"}, {"global-batch", "256"}}) == std::vector<int64_t>{32});
   CHECK(micro_batches({{"gradient-accumulation", "1"}, {"cp", "1"}, {"micro-batch", "2"}}) == std::vector<int64_t>{2});
 }
+
+TEST_CASE("open batch: a step of one sequence over many GPUs is split further than is worth while elsewhere", "[search]") {
+  const auto choices = [](const char* nodes, const char* batch, Diagnostics* why) {
+    const Result<Problem> problem = resolved({{"model", "8B"}, {"nodes", nodes}, {"global-batch", batch}, {"trainer", "native"}});
+    REQUIRE(problem.ok());
+    return legal_choices(*problem, problem->node_counts.front(), why);
+  };
+  const std::vector<Choice> few = choices("4", "1", nullptr);
+  REQUIRE_FALSE(few.empty());
+  for (const Choice& one : few) CHECK(one.tp * one.cp == 32);
+  const std::vector<Choice> usual = choices("4", "2", nullptr);  // where less leaves something, nothing else is looked at
+  REQUIRE_FALSE(usual.empty());
+  for (const Choice& one : usual) CHECK(4096 / one.cp >= kFewestContextTokens);
+}
+
+TEST_CASE("open batch: what leaves no mesh is said of what is pinned, not of axes that are free", "[search]") {
+  const auto why = [](Flags flags) {
+    flags.insert(flags.end(), {{"model", "8B"}, {"trainer", "deepspeed"}, {"nodes", "4"}});
+    const Result<Problem> problem = resolved(flags);
+    REQUIRE(problem.ok());
+    Diagnostics said;
+    CHECK(legal_choices(*problem, 4, &said).empty());
+    REQUIRE_FALSE(said.empty());
+    return said.front().message;
+  };
+  CHECK(why({{"global-batch", "1"}}) == "no mesh of 32 GPUs fits what is pinned: global batch 1");
+  CHECK(why({{"global-batch", "1"}, {"tp", "1"}, {"cp", "1"}}).find("micro-batch × accumulation × 32") != std::string::npos);
+}

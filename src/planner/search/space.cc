@@ -1,12 +1,9 @@
 #include "planner/search/space.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-#include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "plan/chunked_loss.h"
 #include "plan/context_parallel.h"
@@ -17,6 +14,7 @@
 #include "plan/reference.h"
 #include "plan/tuning.h"
 #include "planner/search/framework_setup.h"
+#include "planner/search/why_nothing.h"
 
 namespace distsetup {
 namespace {
@@ -30,7 +28,16 @@ class Space {
  public:
   Space(const Problem& problem, int nodes) : p_(problem), g_(problem.base.model), traits_(problem.setup.traits()), nodes_(nodes) {}
 
+  // More context-parallel ranks than are worth while are looked at where fewer leave nothing: a step of few sequences over many GPUs.
   std::vector<Choice> run() {
+    search();
+    takes_any_cp_ = out_.empty() && p_.cp == 0;
+    if (takes_any_cp_) search();
+    return std::move(out_);
+  }
+
+ private:
+  void search() {
     const int per_node = p_.base.hardware.gpus_per_node, world = nodes_ * per_node;
     Choice c;
     for (const int tp : sizes(world, p_.tp, "tensor_parallel")) {
@@ -51,10 +58,8 @@ class Space {
         }
       }
     }
-    return std::move(out_);
   }
 
- private:
   // Whether the bundled trainer, if it is the one, may split programs so; `pin`: of the axis, 0 where it is free.
   bool bundled_splits(const ProgramSplit& split, int pin) const {
     if (!is_native(p_.base)) return true;
@@ -126,7 +131,7 @@ class Space {
   bool splits_sequence(int64_t cp) const {
     const int64_t length = p_.base.train.sequence_length;
     if (p_.cp_methods.empty() || length % (2 * cp) != 0) return false;
-    return p_.cp > 0 || length / cp >= kFewestContextTokens;
+    return p_.cp > 0 || takes_any_cp_ || length / cp >= kFewestContextTokens;
   }
 
   void experts(Choice c, int dp) {
@@ -277,74 +282,8 @@ class Space {
   const int nodes_;
   std::map<std::tuple<int, int, int, int, int, Sharding>, bool> runs_stages_;
   std::vector<Choice> out_;
+  bool takes_any_cp_ = false;
 };
-
-int64_t sequences_wished(const Problem& p) {
-  return p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / (p.base.train.sequence_length * sequences_per_sample(p.base));
-}
-
-Diagnostic indivisible_batch(const Problem& p, int64_t ranks) {
-  const int64_t wished = sequences_wished(p);
-  std::string text = fmt::format("global batch {} is not", wished);
-  text += p.micro_batch > 0 ? fmt::format(" micro-batch {} ×", p.micro_batch) : " micro-batch ×";
-  text += p.gradient_accumulation > 0 ? fmt::format(" accumulation {} ×", p.gradient_accumulation) : " accumulation ×";
-  text += fmt::format(" {} data-parallel ranks", ranks);
-  const int64_t unit = ranks * std::max<int64_t>(p.micro_batch, 1) * std::max<int64_t>(p.gradient_accumulation, 1);
-  const bool settled = p.micro_batch > 0 && p.gradient_accumulation > 0;
-  const int64_t near = settled ? unit : std::max<int64_t>(1, (wished + unit / 2) / unit) * unit;
-  return error(code::kBatchIndivisible, p.batch_at, std::move(text), fmt::format("--global-batch {}", near));
-}
-
-bool has_further_axes(const TrainerFacts& trainer) {
-  return trainer.has("tensor_parallel") || trainer.has("pipeline_parallel") || trainer.has("context_parallel") ||
-         trainer.has("expert_parallel");
-}
-
-// Which rule leaves nothing.
-Diagnostics why_nothing(const Problem& p, int nodes) {
-  const int64_t world = int64_t{nodes} * p.base.hardware.gpus_per_node;
-  const int64_t others = int64_t{std::max(p.tp, 1)} * std::max(p.pp, 1) * std::max(p.cp, 1), ranks = world / others;
-  const bool are_free = p.tp == 0 || p.pp == 0 || p.cp == 0;  // other axes may leave fewer data-parallel ranks
-  const std::vector<int64_t> data_ranks = are_free ? divisors(ranks) : std::vector<int64_t>{ranks};
-  const auto has_none = [&p](int64_t dp) { return sequences_per_step(p, dp) == 0; };
-  if (world % others == 0 && std::all_of(data_ranks.begin(), data_ranks.end(), has_none)) return {indivisible_batch(p, ranks)};
-  if (const std::string uncut = cut_problem(p.base.train.sequence_length, std::max(p.cp, 1)); is_native(p.base) && !uncut.empty())
-    return {error(code::kMeshInvalid, p.parallel_at, uncut, "--cp 1, or another --sequence-length")};
-  for (const CpMethod method : p.cp_methods) {
-    const std::string problem = shared_kernel_problem(p.base, std::max(p.cp, 1), method);
-    if (is_native(p.base) && !problem.empty() && p.cp_methods.size() == 1)
-      return {error(code::kUnsupportedFeature, p.parallel_at, problem,
-                    method == CpMethod::kRing      ? "--cp-method allgather, or ulysses"
-                    : method == CpMethod::kUlysses ? "--cp-method allgather"
-                                                   : "--precision bf16, or --cp-method ulysses")};
-  }
-  if (!has_further_axes(p.trainer)) {
-    return {error(code::kMeshInvalid, p.parallel_at,
-                  fmt::format("no mesh of {} ranks has dp_replicate {} and dp_shard {}", world, p.dp_replicate, p.dp_shard),
-                  "leave dp_replicate and dp_shard out")};
-  }
-  ParallelSizes sizes;
-  sizes.world = world;
-  sizes.gpus_per_node = p.base.hardware.gpus_per_node;
-  sizes.tp = std::max(p.tp, 1), sizes.pp = std::max(p.pp, 1), sizes.cp = std::max(p.cp, 1), sizes.ep = std::max(p.ep, 1);
-  sizes.sequence_length = p.base.train.sequence_length;
-  sizes.micro_batch = std::max<int64_t>(p.micro_batch, 1);
-  sizes.global_batch = p.global_batch;
-  sizes.accumulation = p.gradient_accumulation;
-  sizes.vocabulary_padded = true;
-  Diagnostics why = check_parallel(p.base.model, sizes, p.parallel_at);
-  std::erase_if(why, [](const Diagnostic& d) { return d.severity != Severity::kError; });
-  if (!why.empty()) return why;
-  if (is_native(p.base))
-    for (const UnevenSplit& uneven : uneven_over_tensor_ranks(p.base.model, std::max(p.tp, 1), KvHeads::kSplit))
-      return {error(code::kIndivisible, p.parallel_at,
-                    fmt::format("tp {} does not divide the model's {} {}", p.tp, uneven.number, uneven.what), "--tp 1")};
-  return {error(code::kMeshInvalid, p.parallel_at,
-                fmt::format("no mesh of {} GPUs and no batch fits what is pinned (tp {}, pp {}, cp {}, ep {}, hpz {}, micro-batch {}; "
-                            "0 = free)",
-                            world, p.tp, p.pp, p.cp, p.ep, p.hpz, p.micro_batch),
-                "leave one of them out")};
-}
 
 }  // namespace
 
@@ -357,6 +296,10 @@ std::vector<int64_t> divisors(int64_t n) {
   }
   low.insert(low.end(), high.rbegin(), high.rend());
   return low;
+}
+
+int64_t sequences_wished(const Problem& p) {
+  return p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / (p.base.train.sequence_length * sequences_per_sample(p.base));
 }
 
 int64_t sequences_per_step(const Problem& p, int64_t ranks) {
