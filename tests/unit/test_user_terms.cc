@@ -43,7 +43,11 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
     CHECK(other->trainer.name == "fsdp2");
     CHECK_FALSE(other->why_not_native.empty());
     CHECK(assumes(*other, "the first that can: the native trainer cannot run"));
+    CHECK(other->trainer.label == "FSDP2 (Hugging Face Trainer)");  // torchtitan has neither
   }
+  const Result<Problem> in_fp8 = resolved({{"model", "8B"}, {"nodes", "1"}, {"precision", "fp8"}});
+  REQUIRE(in_fp8.ok());
+  CHECK(in_fp8->trainer.label == "FSDP2 (torchtitan)");
   CHECK(resolved({{"model", "deepseek_v2_lite"}, {"nodes", "2"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "mixtral_8x7b"}, {"nodes", "2"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "qwen3_30b_a3b"}, {"nodes", "2"}, {"ep", "8"}})->trainer.name == kNative);
@@ -51,7 +55,7 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
   CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"cp", "2"}})->trainer.name == kNative);
   CHECK(resolved({{"model", "8B"}, {"nodes", "2"}, {"ring-attn-size", "2"}})->cp == 2);  // the ring of OpenRLHF
   CHECK(resolved({{"model", "olmo2_7b"}, {"nodes", "2"}})->trainer.name == kNative);
-  CHECK(resolved({{"model", "olmo2_7b"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == "fsdp2");  // its norms go over all heads
+  CHECK(resolved({{"model", "olmo2_7b"}, {"nodes", "2"}, {"tp", "2"}})->trainer.name == "megatron");  // its norms go over all heads
   CHECK(first_error(resolved({{"model", "olmo2_7b"}, {"tp", "2"}, {"trainer", "native"}}).diagnostics).find("all heads") !=
         std::string::npos);
   CHECK(resolved({{"model", "8B"}, {"nodes", "1"}, {"sharding", "zero2"}, {"precision", "fp16"}})->trainer.name == kNative);

@@ -11,6 +11,7 @@
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
 #include "planner/resolve/starter.h"
+#include "planner/resolve/trainers.h"
 
 namespace distsetup {
 namespace {
@@ -94,7 +95,11 @@ bool starts_again(const TemplateSet& templates, const Targets& targets, bool is_
 
 std::string usual_target(const Plan& plan) {
   const std::string& trainer = plan.strategy.trainer;
-  if (trainer == "fsdp2") return "torchtitan";
+  if (trainer == "fsdp2") {
+    const Result<Presets> presets = load_presets();
+    const Result<TrainerFacts> facts = presets.ok() ? find_trainer(*presets, trainer) : Result<TrainerFacts>(presets.diagnostics);
+    return !facts.ok() || facts->has_family(plan.model.family) ? "torchtitan" : "accelerate-fsdp2";
+  }
   if (trainer == "fsdp1" || trainer == "ddp") return "accelerate-fsdp1";
   return trainer == "megatron" ? "megatron-lm" : trainer == "deepspeed" ? "deepspeed" : std::string(kNative);
 }

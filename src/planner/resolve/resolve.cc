@@ -316,16 +316,21 @@ bool only_unsupported(const Spec& spec, const Diagnostics& said) {
                      [](const Diagnostic& d) { return d.severity != Severity::kError || d.code == code::kUnsupportedFeature; });
 }
 
-// Who runs what the bundled trainer cannot, in the order in which they are tried.
-constexpr std::string_view kOtherTrainers[] = {"fsdp2", "megatron", "deepspeed", "fsdp1"};
+// Who runs what the bundled trainer cannot, in the order in which they are tried; `as_for`: a target, whose variant it is then.
+struct OtherTrainer {
+  std::string_view name, as_for;
+};
+constexpr OtherTrainer kOtherTrainers[] = {
+    {"fsdp2", ""}, {"fsdp2", "transformers"}, {"megatron", ""}, {"deepspeed", ""}, {"fsdp1", ""}};
 
 std::optional<Result<Problem>> resolve_elsewhere(const Spec& spec, const Presets& presets, const Inputs& inputs,
                                                  const Diagnostics& refused) {
-  for (const std::string_view trainer : kOtherTrainers) {
+  for (const OtherTrainer& trainer : kOtherTrainers) {
     Spec with_trainer = spec;
-    if (has_error(set(with_trainer, "trainer.name", trainer, {}))) continue;
-    Result<Problem> problem = resolve_variant(with_trainer, presets, inputs);
-    if (!problem.ok()) continue;
+    if (has_error(set(with_trainer, "trainer.name", trainer.name, {}))) continue;
+    Result<Problem> problem = trainer.as_for.empty() ? resolve_variant(with_trainer, presets, inputs)
+                                                     : resolve_trainer(with_trainer, presets, inputs, trainer.as_for);
+    if (!problem.ok() || !problem->trainer.has_family(problem->base.model.family)) continue;
     const auto why = std::find_if(refused.begin(), refused.end(), [](const Diagnostic& d) { return d.severity == Severity::kError; });
     problem->why_not_native = why->message;
     std::vector<std::string>& assumed = problem->base.assumptions;

@@ -59,6 +59,7 @@ class TrainerReader {
     each("features", [&](const std::string& key, const Value& value) { facts_.features[key] = value.text; });
     top_.get("cp_methods", facts_.cp_methods);
     top_.get("optimizers", facts_.optimizers);
+    top_.get("families", facts_.families);
     enumeration(top_.child("optimizer_implementation"), std::span(kImplementations), facts_.defaults.optimizer_implementation);
     states();
     software();
@@ -146,6 +147,10 @@ const PresetFile* variant_for(const Presets& presets, std::string_view name, std
 }
 
 }  // namespace
+
+bool TrainerFacts::has_family(std::string_view family) const {
+  return families.empty() || std::find(families.begin(), families.end(), family) != families.end();
+}
 
 bool has_variant(const Presets& presets, std::string_view name, std::string_view target) {
   return variant_for(presets, name, target) != nullptr;

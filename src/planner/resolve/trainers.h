@@ -27,7 +27,9 @@ struct TrainerFacts {
   std::map<Recompute, ActivationRecompute> recomputes;
   std::map<std::string, std::string, std::less<>> features;  // name -> first release
   std::vector<std::string> cp_methods, optimizers;
+  std::vector<std::string> families;  // models that it has; empty: whatever Transformers has, or what is described to it
   bool has(std::string_view feature) const { return features.find(feature) != features.end(); }
+  bool has_family(std::string_view family) const;
 };
 
 // `target`: where the trainer is another program's part (fsdp2 under the Hugging Face Trainer), a variant of its own for some targets.
