@@ -130,20 +130,20 @@ void hf_best_model(const Document& d, Findings& report) {
              fmt::format("'load_best_model_at_end' with save_steps {}, which is no multiple of eval_steps {}", *every, *looks));
 }
 
-struct Range {
+struct FieldRange {
   std::string_view key;
   double least, below;  // from, to and without
   std::string_view said;
 };
 constexpr double kAny = std::numeric_limits<double>::infinity();
-constexpr std::array<Range, 8> kRanges = {{{"learning_rate", 0, kAny, "0 or more"},
-                                           {"weight_decay", 0, kAny, "0 or more"},
-                                           {"warmup_steps", 0, kAny, "0 or more"},
-                                           {"warmup_ratio", 0, kAny, "from 0 to 1"},
-                                           {"adam_beta1", 0, 1, "from 0 to below 1"},
-                                           {"adam_beta2", 0, 1, "from 0 to below 1"},
-                                           {"per_device_train_batch_size", 1, kAny, "1 or more"},
-                                           {"gradient_accumulation_steps", 1, kAny, "1 or more"}}};
+constexpr std::array<FieldRange, 8> kRanges = {{{"learning_rate", 0, kAny, "0 or more"},
+                                                {"weight_decay", 0, kAny, "0 or more"},
+                                                {"warmup_steps", 0, kAny, "0 or more"},
+                                                {"warmup_ratio", 0, kAny, "from 0 to 1"},
+                                                {"adam_beta1", 0, 1, "from 0 to below 1"},
+                                                {"adam_beta2", 0, 1, "from 0 to below 1"},
+                                                {"per_device_train_batch_size", 1, kAny, "1 or more"},
+                                                {"gradient_accumulation_steps", 1, kAny, "1 or more"}}};
 
 void hf_ranges(const Document& d, Findings& report) {
   const Value& root = d.root;
@@ -151,7 +151,7 @@ void hf_ranges(const Document& d, Findings& report) {
     report.add("HF010", d, value_span(d, *node(root, key).value), fmt::format("'{}' is {}, expected {}", key, x, said),
                {.error_if = doubt_of_reader(d)});
   };
-  for (const Range& one : kRanges) {
+  for (const FieldRange& one : kRanges) {
     const auto x = real(root, one.key);
     if (x && (*x < one.least || *x >= one.below)) say(one.key, *x, one.said);
   }
