@@ -249,6 +249,10 @@ class LineParser {
   }
 
   void keep(const FlagMatch& match, const std::string& value) {
+    if (match.name == "output" && value == "-")
+      diagnostics_.push_back(error(
+          code::kUnknownValue, command_line(), "'--output -' names no file",
+          "leave it away: what is one file then goes to standard output, and --json prints what has another form, such as a plan"));
     const auto [present, is_new] = arguments_.values.emplace(match.name, value);
     if (!is_new && match.flag->kind == FlagKind::kList) {
       present->second += "\n" + value;
