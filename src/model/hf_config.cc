@@ -98,8 +98,21 @@ Result<Value> parse_hf_config(std::string text, std::string_view file_name) {
   return parse_json(text, file_name);
 }
 
-Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name,
-                                         const std::string& directory) {
+namespace {
+
+// Stored in fewer bits (gptq, awq, fp8, …): a plan counts weights as they are trained.
+void say_quantized(const Value& config, Diagnostics& said) {
+  const Value* how = config.find("quantization_config");
+  const Value* method = how == nullptr ? nullptr : how->find("quant_method");
+  if (method == nullptr || method->kind != Value::Kind::kScalar) return;
+  const Value* bits = how->find("bits");
+  said.push_back(note(code::kUnsupportedArchitecture, how->location,
+                      fmt::format("the weights are stored as {}{}: planned as trained from weights that are not quantized",
+                                  method->text, bits == nullptr ? "" : fmt::format(" of {} bits", bits->text)),
+                      "--finetune qlora keeps a frozen base in 4 bits"));
+}
+
+Result<Geometry> read_geometry(const Presets& presets, const Value& config, const std::string& name, const std::string& directory) {
   if (config.kind != Value::Kind::kMap) return error(code::kWrongType, config.location, "config.json is not an object");
   const Value* type = config.find("model_type");
   if (type != nullptr && type->kind == Value::Kind::kNull) type = nullptr;
@@ -108,7 +121,7 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
     Value own = config;
     for (Value::Entry& entry : own.entries)
       if (entry.first == "model_type") entry.second.text = text;
-    return as_text_part(geometry_from_hf_config(presets, own, name), *type, type->text);
+    return as_text_part(read_geometry(presets, own, name, ""), *type, type->text);
   }
   const bool has_family = type != nullptr && is_family(presets, type->text);
   const bool is_known = has_family && has_layers_of(presets, *type, config);
@@ -116,7 +129,7 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
     Value own = *text;
     take_tied(config, directory, own);
     add_defaults(presets, own);
-    return as_text_part(geometry_from_hf_config(presets, own, name), *text, type ? type->text : "");
+    return as_text_part(read_geometry(presets, own, name, ""), *text, type ? type->text : "");
   }
   if (!is_known) {
     Result<Geometry> near = approximate_geometry(config, name, directory.empty() ? 0 : count_in_safetensors(directory),
@@ -134,6 +147,15 @@ Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& co
   append(diagnostics, validate(g, config.location));
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(g), std::move(diagnostics)};
+}
+
+}  // namespace
+
+Result<Geometry> geometry_from_hf_config(const Presets& presets, const Value& config, const std::string& name,
+                                         const std::string& directory) {
+  Result<Geometry> geometry = read_geometry(presets, config, name, directory);
+  if (geometry.ok()) say_quantized(config, geometry.diagnostics);
+  return geometry;
 }
 
 }  // namespace distsetup
