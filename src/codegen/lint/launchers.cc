@@ -85,7 +85,9 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
   const auto nodes = number(nnodes);
   if (!nodes || *nodes < 2 || is_alone) return;
   const bool is_open = comes_from_caller(d, script, *run.find("nnodes"));
-  const FindingDetails where{.error_if = is_open ? "the number of nodes stays as it is here" : in_pod};
+  const char* skypilots = "add --master_addr=\"$(echo \"$SKYPILOT_NODE_IPS\" | head -n1)\" --node_rank=\"$SKYPILOT_NODE_RANK\"";
+  const FindingDetails where{.help = d.is(file_kind::kSkypilot) ? skypilots : "",
+                             .error_if = is_open ? "the number of nodes stays as it is here" : in_pod};
   if (is_dynamic && !run.has("rdzv_endpoint")) {
     report.add("TR010", d, run.span,
                fmt::format("{} nodes with rdzv_backend {} and no --rdzv_endpoint: they cannot meet", *nodes, backend), where);

@@ -171,8 +171,13 @@ class HardwareResolver {
 
   void say_assumptions(const Gpu& gpu) {
     const HardwarePlan& h = out_.plan;
-    if (spec_.text("hardware.gpu").has_value() && is_machine_named_ && machine_->gpu != gpu.name)
+    if (spec_.text("hardware.gpu").has_value() && is_machine_named_ && machine_->gpu != gpu.name) {
       assume(fmt::format("{} in place of the GPUs of {}", gpu.label, machine_->label));
+      out_.diagnostics.push_back(
+          warning(code::kConflict, spec_.at("hardware.gpu"),
+                  fmt::format("{} has other GPUs than {}: network, host and cores are that machine's", machine_->label, gpu.label),
+                  "leave --machine away for a machine that has them; a machine of your own: --machine FILE"));
+    }
     const bool many_nodes = out_.node_counts.size() > 1 || out_.node_counts.front() > 1;
     if (!is_machine_named_ && many_nodes) {
       assume(machine_.has_value()

@@ -73,7 +73,7 @@ void resolve_learning_rate(Resolving& r, const MethodDefaults& usual) {
   if (t.min_learning_rate > t.learning_rate)
     r.fail(code::kConflict, "train.min_learning_rate",
            fmt::format("min_learning_rate {} is above learning_rate {}", t.min_learning_rate, t.learning_rate),
-           fmt::format("--min-learning-rate {}", t.learning_rate / 10));
+           fmt::format("--min-learning-rate {:.3g}", t.learning_rate / 10));
   if (t.lr_schedule == LearningRateSchedule::kConstant && t.min_learning_rate < t.learning_rate) {
     r.said.push_back(warning(code::kConflict, r.spec.at("train.min_learning_rate"),
                              fmt::format("a constant learning rate never falls to the minimum {}", t.min_learning_rate),
