@@ -58,6 +58,10 @@ Diagnostics read_tools(const std::string& text, std::map<std::string, std::strin
       return {error(code::kUnknownValue, command_line(), fmt::format("'--tools' has '{}', expected package==version", one),
                     "such as --tools torchtitan==0.2.2,torch==2.9")};
     }
+    if (one[version] < '0' || one[version] > '9') {
+      return {error(code::kUnknownValue, command_line(), fmt::format("'--tools' has '{}', expected a release behind ==", one),
+                    "such as --tools torchtitan==0.2.2,torch==2.9")};
+    }
     tools[one.substr(0, equals)] = one.substr(version);
   }
   return {};
@@ -209,6 +213,11 @@ int run_lint(const Arguments& arguments, const Terminal& terminal) {
     num_fixable += one.edits.empty() ? 0 : 1;
   }
   append(said, report.unreadable);
+  const bool has_deepspeed = std::any_of(report.files.begin(), report.files.end(),
+                                         [](const LintReport::File& one) { return one.kind == file_kind::kDeepspeed; });
+  if (arguments.has("consumer") && !has_deepspeed)
+    said.push_back(
+        note(code::kNoForm, command_line(), "--consumer says who reads a DeepSpeed JSON, and none is here", "leave it away"));
   for (const LintReport::File& one : report.files) {
     kinds.push_back({{"path", one.path}, {"kind", one.kind}, {"describes", one.says}});
     if (!one.from.empty()) kinds.back()["started_by"] = one.from;

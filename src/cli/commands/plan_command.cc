@@ -15,6 +15,7 @@
 #include "cli/line/output.h"
 #include "cli/settings/offers_text.h"
 #include "cli/settings/run_source.h"
+#include "cli/settings/session.h"
 #include "cli/settings/trainer_flags.h"
 #include "cli/settings/why_not.h"
 #include "codegen/shell/quote.h"
@@ -138,9 +139,38 @@ int print_offers(const Arguments& arguments, const Terminal& terminal, const Pla
 // How many lines of a text are on the screen.
 bool is_longer(const std::string& text, int rows) { return rows > 0 && std::count(text.begin(), text.end(), '\n') > rows; }
 
+// A table, or another plan's reasons, in place of the preview: what is about that one plan says nothing.
 Diagnostics idle_flags(const Arguments& arguments) {
+  if (asks_for_offers(arguments))
+    return refuse_idle(arguments, {"pareto", "why-not", "brief", "strict", "print-schedule", "output"},
+                       "without --deadline, --budget and --compare-gpus, which print a table");
+  if (arguments.has("pareto"))
+    return refuse_idle(arguments, {"why-not", "brief", "strict", "print-schedule", "output", "goal"},
+                       "without --pareto, which prints a table");
+  if (arguments.has("why-not"))
+    return refuse_idle(arguments, {"brief", "json", "print-schedule", "output"}, "without --why-not, which prints the reason");
   if (!arguments.has("print-schedule")) return refuse_idle(arguments, {"rank", "phase"}, "with --print-schedule");
   return refuse_idle(arguments, {"json"}, "without --print-schedule, which has no JSON form");
+}
+
+// A site file that nobody can read, and a time limit that ends the run early: the plan is the same, the job is not.
+Diagnostics about_the_job(const Session& session, const Plan& plan) {
+  Diagnostics said;
+  if (!plan.launch.site.empty()) {
+    for (Diagnostic d : site_file(session, plan.launch.site).diagnostics) {
+      d.severity = Severity::kWarning;
+      said.push_back(std::move(d));
+    }
+  }
+  const double run_s = plan.time.step_s * static_cast<double>(plan.train.steps),
+               limit_s = static_cast<double>(plan.launch.time_limit_s);
+  if (limit_s > 0 && run_s > limit_s) {
+    said.push_back(warning(code::kOutOfRange, {},
+                           fmt::format("the run takes {}, and the time limit is {}: the job ends before it", format_duration(run_s),
+                                       format_duration(limit_s)),
+                           "--time-limit says a longer one; with --requeue a job of SLURM goes on from its last checkpoint"));
+  }
+  return said;
 }
 
 int run_plan(const Arguments& given, const Terminal& terminal) {
@@ -159,6 +189,7 @@ int run_plan(const Arguments& given, const Terminal& terminal) {
   if (arguments.has("why-not")) return print_why_not(arguments, terminal, *session, *source);
   if (const Diagnostics failed = write_plan(arguments, terminal, plan); !failed.empty()) return fail(arguments, terminal, failed);
   Diagnostics said = said_of(source);
+  append(said, about_the_job(*session, plan));
   if (plan.verdict == Verdict::kTight && arguments.has("strict")) {
     said.push_back(error(code::kNothingFits, command_line(), "the plan is tight, and with '--strict' tight does not fit",
                          "leave --strict away, or pin a smaller plan, such as --micro-batch 1"));

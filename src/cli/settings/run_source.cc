@@ -7,6 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
+#include "cli/line/flags.h"
 #include "cli/settings/prepared_sources.h"
 #include "cli/settings/target_limits.h"
 #include "plan/plan_json.h"
@@ -77,6 +78,15 @@ Result<PlanSource> best_plan(const Arguments& arguments, const Session& session,
   const size_t num_assumptions = problem->base.assumptions.size();
   if (failed(narrow_to_target(*problem, problem->base.launch.target, session.templates))) return diagnostics;
   problem->goal = *goal_of(*goal);
+  if (problem->goal == Goal::kMaxContext) {
+    const Location length = spec.at("train.sequence_length");
+    const bool is_flag = spec.find("train.sequence_length") != nullptr && length == command_line();
+    if (is_flag &&
+        failed({error(code::kConflict, length,
+                      "'--goal max-context' looks for the longest sequences, and '--sequence-length' says how long they are",
+                      "leave one of them away")}))
+      return diagnostics;
+  }
   const bool is_of_target = !problem->chosen_for.empty() || problem->base.assumptions.size() > num_assumptions;
   Result<Plan> plan = make_plan_for_goal(*problem);
   if (failed(plan.diagnostics)) return diagnostics;

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "base/diagnostic_codes.h"
+#include "base/names.h"
+#include "cli/line/flags.h"
 #include "codegen/tables/target.h"
 #include "planner/resolve/starter.h"
 
@@ -78,7 +81,8 @@ Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, con
 
 Diagnostics narrow_to_target(Problem& problem, std::string_view target, const TemplateSet& templates) {
   const std::vector<std::string> targets = target_names(templates);
-  if (std::find(targets.begin(), targets.end(), target) == targets.end()) return {};  // emit says so
+  if (std::find(targets.begin(), targets.end(), target) == targets.end())
+    return {error(code::kUnknownTarget, command_line(), fmt::format("unknown target '{}'", target), suggest(target, targets))};
   const Result<TargetSearch> search = target_search(templates, target, problem.trainer.name);
   if (!search.ok()) return search.diagnostics;
   std::vector<std::string> left_out;
