@@ -127,10 +127,10 @@ class Preview {
   void brief_run() {
     const TrainPlan& t = plan_.train;
     const double run_s = plan_.time.step_s * static_cast<double>(t.steps);
-    line(cut(fmt::format("{} · {} steps{} · micro-batch {} × {} × {} = {} × {}{} tokens", t.method, format_count(t.steps),
-                         run_s > 0 ? " in " + format_duration(run_s) : "", plan_.micro_batch, plan_.gradient_accumulation,
-                         plan_.mesh.data_parallel(), format_count(t.global_batch), sequences_per_sample(plan_) == 2 ? "2 × " : "",
-                         format_count(t.sequence_length)),
+    line(cut(fmt::format("{} · {} step{}{} · micro-batch {} × {} × {} = {} × {}{} tokens", t.method, format_count(t.steps),
+                         t.steps == 1 ? "" : "s", run_s > 0 ? " in " + format_duration(run_s) : "", plan_.micro_batch,
+                         plan_.gradient_accumulation, plan_.mesh.data_parallel(), format_count(t.global_batch),
+                         sequences_per_sample(plan_) == 2 ? "2 × " : "", format_count(t.sequence_length)),
              width_));
   }
 
@@ -310,7 +310,7 @@ class Preview {
         "  of it", 12,
         fmt::format("{}{}", fmt::join(texts, ", "), is_cpu() || plan_.mesh.world() == 1 ? "" : " (transfers run beside compute)"));
     paragraph("  run", 12,
-              fmt::format("{} steps = {} tokens in {}", format_count(plan_.train.steps),
+              fmt::format("{} step{} = {} tokens in {}", format_count(plan_.train.steps), plan_.train.steps == 1 ? "" : "s",
                           format_short_count(static_cast<double>(plan_.train.steps * tokens_per_step(plan_))),
                           format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
     if (t.cost_usd > 0)

@@ -231,6 +231,7 @@ class HardwareResolver {
     std::stable_sort(out_.larger.begin() + usual, out_.larger.end(), by_memory);
     const auto has_vendor = [&](const HardwarePlan& o) { return out_.gpus.at(o.gpu).vendor == out_.gpus.at(h.gpu).vendor; };
     std::stable_partition(out_.larger.begin() + usual, out_.larger.end(), has_vendor);
+    if (spec_.find("hardware.memory") != nullptr) out_.larger.clear();  // the number would hold for them as well
   }
 
   // Does an embedded preset of a GPU say in its line that it has no more memory than this? The rest of it need not be read then.
