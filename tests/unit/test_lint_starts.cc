@@ -140,6 +140,16 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
                 {"K8S003", "error", "k.yaml", two_masters}});
 }
 
+TEST_CASE("lint starts: what LLaMA-Factory and torchtitan do with a file", "[lint]") {
+  const std::string factory = "stage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: llama3\ndataset: mine\noutput_dir: out\n";
+  const std::string early = "[optimizer]\nearly_step_in_backward = true\n[training]\nlocal_batch_size = 1\n";
+  check_starts({{"LF005", "warning", "a.yaml", factory + "model_name_or_path: ${MODEL}\n"},
+                {"LF005", kNothing, "a.yaml", factory + "model_name_or_path: models/m\n"},
+                {"TT008", "warning", "a.toml", early + "max_norm = 1.0\n"},
+                {"TT008", kNothing, "a.toml", early + "max_norm = 0\n"},
+                {"TT008", kNothing, "a.toml", early}});
+}
+
 TEST_CASE("lint starts: line ends of Windows and a byte order mark", "[lint]") {
   const std::string run = "export OMP_NUM_THREADS=8\r\ntorchrun --standalone --nproc_per_node=8 t.py\r\n";
   const std::string mark = "\xef\xbb\xbf", json = R"({"output_dir": "o", "per_device_train_batch_size": 1, "max_steps": 10})";

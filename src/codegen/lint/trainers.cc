@@ -162,6 +162,9 @@ void llama_factory(const LintSetup& setup, const Document& d, Findings& report) 
   if (has(root, "quantization_bit") && method != "bnb" && method != "hqq" && method != "eetq" && method.find('$') == std::string::npos)
     report.add("LF004", d, value_span(d, *how.value),
                fmt::format("no branch of LLaMA-Factory takes '{}': the model is silently loaded without quantization", how.text()));
+  if (const std::string model = text(root, "model_name_or_path"); model.starts_with("${") && model.ends_with("}"))
+    report.add("LF005", d, value_span(d, *node(root, "model_name_or_path").value),
+               fmt::format("'{}' stays as it is written: LLaMA-Factory fills in no variables", model));
   const std::string path = text(root, "deepspeed");
   bool is_stage_3 = path.find("z3") != std::string::npos || path.find("zero3") != std::string::npos;
   for (const auto& other : setup.documents) {
@@ -270,6 +273,10 @@ void torchtitan(const LintSetup& setup, const Document& d, Findings& report) {
   if (etp && *etp != 1 && *etp != tp) {
     report.add("TT005", d, val("parallelism.expert_tensor_parallel_degree"),
                fmt::format("expert tensor parallel is {}, expected 1 or the tensor parallel degree {}", *etp, tp));
+  }
+  if (is_true(root, "optimizer.early_step_in_backward") && real(root, "training.max_norm").value_or(0) > 0) {
+    report.add("TT008", d, val("training.max_norm"),
+               "'training.max_norm' clips nothing: 'optimizer.early_step_in_backward' has made the step");
   }
   const std::string reshard = text(root, "parallelism.fsdp_reshard_after_forward");
   if (reshard == "zero1" || reshard == "optimizer" || has(root, "parallelism.zero_stage")) {
