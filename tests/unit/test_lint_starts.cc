@@ -107,7 +107,9 @@ TEST_CASE("lint starts: accelerate's file and its command line", "[lint]") {
                 {"ACC022", "error", "a.sh", "accelerate launch --multi_gpu --use_fsdp --num_processes 8 t.py\n"},
                 {"ACC022", kNothing, "a.sh", "accelerate launch --use_fsdp --num_processes 8 t.py --use_deepspeed\n"}});
   const std::string start = "accelerate launch --config_file a.yaml --machine_rank $RANK t.py\n";
-  CHECK(said({{"a.yaml", two + "distributed_type: FSDP\nmachine_rank: 2\n"}, {"run.sh", start}}, "ACC021") == "warning");
+  const std::string more = "accelerate launch --config_file a.yaml --num_machines 4 t.py\n";
+  for (const std::string& line : {start, more})
+    CHECK(said({{"a.yaml", two + "distributed_type: FSDP\nmachine_rank: 2\n"}, {"run.sh", line}}, "ACC021") == "warning");
 }
 
 TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {

@@ -51,11 +51,12 @@ void acc_machines(const LintSetup& setup, const Document& d, Findings& report) {
   const auto rank = real(root, "machine_rank");
   const std::string starter = text(root, "deepspeed_config.deepspeed_multinode_launcher");
   const bool is_ranked = text(root, "distributed_type") != "DEEPSPEED" || starter == "standard";
+  const bool is_said_there =
+      launch_gives(setup, "machine_rank").value_or(false) || launch_gives(setup, "num_machines").value_or(false);
   if (rank && machines && *machines > 1 && *rank >= *machines && is_ranked) {
-    report.add(
-        "ACC021", d, value_span(d, *node(root, "machine_rank").value),
-        fmt::format("machine_rank is {:.0f}, and {:.0f} machines are counted from 0", *rank, *machines),
-        {.error_if = launch_gives(setup, "machine_rank").value_or(false) ? "accelerate launch is given no --machine_rank" : ""});
+    report.add("ACC021", d, value_span(d, *node(root, "machine_rank").value),
+               fmt::format("machine_rank is {:.0f}, and {:.0f} machines are counted from 0", *rank, *machines),
+               {.error_if = is_said_there ? "accelerate launch is given neither --machine_rank nor --num_machines" : ""});
   }
   if (!machines || *machines <= 1) return;
   const std::optional<bool> address = launch_gives(setup, "main_process_ip");
