@@ -105,6 +105,10 @@ Fields fields_to_write(const ReadFields& read) {
     if (known(name) || sources.empty() || (name.compare(0, 8, "derived.") != 0)) continue;
     if (std::all_of(sources.begin(), sources.end(), known)) set_field(fields, name, value);
   }
+  // A number of steps that is known says nothing of a run's length, which these are asked with.
+  if (known("checkpoint.every_steps") && whole("checkpoint.every_steps") > 0)
+    assume("derived.save_interval", whole("checkpoint.every_steps"));
+  if (text("train.warmup_steps") == "0") assume("derived.warmup_ratio", 0);
   if (known("micro_batch") && text("mesh.pp") == "1") assume("derived.pipeline_batch", whole("micro_batch"));
   set_field(fields, "derived.source", "options");
   assume("derived.hybrid", false);
