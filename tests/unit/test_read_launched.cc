@@ -48,7 +48,7 @@ TEST_CASE("launched: ms-swift starts torchrun by variables in front of it, expor
 TEST_CASE("launched: ms-swift's arguments are read by its own table, and another script's are not") {
   const FileSays own = said("a.sh", kSwift);
   CHECK(own.is_read_as("ms-swift"));
-  CHECK(own.text("model.name") == "Qwen/Qwen2.5-7B");
+  CHECK(own.text("model.hub_id") == "Qwen/Qwen2.5-7B");
   CHECK(own.text("train.finetune") == "lora");
   CHECK(own.text("train.lora_rank") == "8");
   CHECK(own.text("precision.compute") == "bf16");

@@ -42,7 +42,7 @@ TEST_CASE("ms-swift's files: arguments in YAML and JSON say what the flags say",
       R"({"model": "o/m", "tuner_type": "lora", "lora_rank": 8, "per_device_train_batch_size": 2, "max_length": 2048, "deepspeed": "zero2"})";
   for (const FileSays& file : {said(kArguments, "args.yaml"), said(json, "args.json")}) {
     CHECK(file.is_read_as("ms-swift"));
-    CHECK(file.text("model.name") == "o/m");
+    CHECK(file.text("model.hub_id") == "o/m");
     CHECK(file.text("train.finetune") == "lora");
     CHECK(file.text("train.lora_rank") == "8");
     CHECK(file.text("micro_batch") == "2");

@@ -317,7 +317,8 @@ void give_way(Spec& assumed, const Spec& said) {
   const auto warmup = all.integer("train.warmup_steps"), steps = all.integer("train.steps");
   drop_if(warmup && steps && *warmup > *steps, "train.warmup_steps");
   const auto least = all.number("train.min_learning_rate"), peak = all.number("train.learning_rate");
-  drop_if(least && peak && *least > *peak, "train.min_learning_rate");
+  const bool stays = all.text("train.lr_schedule").value_or("") == "constant";
+  drop_if(stays || (least && peak && *least > *peak), "train.min_learning_rate");
   const std::string sharding = all.text("parallel.sharding").value_or("");
   drop_if(sharding != "zero3", "parallel.reshard_after_forward");
   const bool shards = sharding == "zero1" || sharding == "zero2" || sharding == "zero3";

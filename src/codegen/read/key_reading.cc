@@ -155,6 +155,15 @@ bool Explainer::agrees(const std::string& field, const Json& value) const {
   return std::find(domain.begin(), domain.end(), text) == domain.end();
 }
 
+// What is written where a value is not known (plain "cosine" without an end) gives way to a row that reads it and knows the value.
+bool Explainer::is_read_otherwise(const KeyRow& row, const FileKey& key) const {
+  const bool is_for_unknown =
+      std::any_of(row.when.begin(), row.when.end(), [this](const auto& one) { return text_of(one.first) == "null"; });
+  return is_for_unknown && std::any_of(key.reads.begin(), key.reads.end(), [&key](const ReadRow* read) {
+           return std::any_of(read->of.begin(), read->of.end(), [&key](const Json& one) { return is_of(*key.found, one); });
+         });
+}
+
 KeyReading Explainer::explain(const FileKey& key) const {
   const FoundKey& found = *key.found;
   if (leaves_open(key)) return {KeyReading::How::kAutomatic, "", {}, ""};
@@ -165,6 +174,7 @@ KeyReading Explainer::explain(const FileKey& key) const {
     const KeyRow& row = *of_key;
     is_switch = is_switch || row.type == KeyType::kBool;
     if (!applies(row.when, row.unless)) continue;
+    if (row.field.empty() && is_read_otherwise(row, key)) continue;
     if (row.field.empty()) {
       if (found.unknown.empty() && is_same(found, row.value)) return {KeyReading::How::kConstant, "", {}, ""};
       writes_other = true;

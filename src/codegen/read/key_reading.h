@@ -56,6 +56,7 @@ class Explainer {
 
   KeyReading explain(const FileKey& key) const;
   // The key says "auto" where it would choose a value.
+  bool is_read_otherwise(const KeyRow& row, const FileKey& key) const;
   bool leaves_open(const FileKey& key) const;
   // Rules of the table that refuse the chosen values, of those that ask about `among` and about chosen variables alone.
   int num_refusals(const std::vector<size_t>& among) const;

@@ -53,12 +53,6 @@ void drop_unread_choices(const std::vector<Reading>& readings, ReadFields& merge
   if (is_unread && trainer != merged.end() && is_plain_trainer(trainer->first, trainer->second)) merged.erase(trainer);
 }
 
-// The Trainer builds no scheduler where DeepSpeed's file has one: its own word has no effect (transformers/integrations/deepspeed.py,
-// deepspeed_optim_sched).
-bool is_scheduler_of_file(const ReadField& one, const ReadField& other) {
-  return one.key.starts_with("scheduler.") && other.key.starts_with("lr_scheduler_");
-}
-
 // Two switches for recomputation (FSDP's own and the Trainer's, which has to be off beside it): layers are recomputed where one is on.
 bool is_switched_on_by(const std::string& name, const ReadField& one, const ReadField& other) {
   const bool are_two = one.key.ends_with("activation_checkpointing") != other.key.ends_with("activation_checkpointing");
@@ -78,6 +72,27 @@ bool is_precision_over(const std::string& name, const Reading* reading, const Re
   if (is_trainers(reading, one) && other.key == "mixed_precision")
     return field_text(one.value) == one.key && field_text(other.value) == "fp8";
   return one.key == "mixed_precision" && is_trainers(of, other) && field_text(other.value) == "fp32";
+}
+
+// The Trainer builds no scheduler where DeepSpeed's file has one: its own word has no effect, nor what it assumes of a warm-up
+// (transformers/integrations/deepspeed.py, deepspeed_optim_sched).
+void drop_scheduler_of_trainer(const std::vector<Reading>& readings, ReadFields& fields) {
+  const auto is_scheduler = [](const auto& one) { return one.second.key.starts_with("scheduler."); };
+  const bool is_there = std::any_of(readings.begin(), readings.end(), [&](const Reading& reading) {
+    return std::any_of(reading.fields.begin(), reading.fields.end(), is_scheduler);
+  });
+  if (!is_there) return;
+  std::erase_if(fields, [](const auto& one) {
+    return one.second.key.starts_with("lr_scheduler_") || (one.second.is_assumed && one.second.key.starts_with("warmup_"));
+  });
+}
+
+// Axolotl warms up for 100 steps at most where nobody says for how many (src/axolotl/core/builders/base.py).
+void shorten_assumed_warmup(const Reading& reading, ReadFields& fields) {
+  constexpr int64_t kMost = 100;
+  const auto warmup = fields.find("train.warmup_steps");
+  if (!reading.table.starts_with("axolotl/") || warmup == fields.end() || !warmup->second.is_assumed) return;
+  if (whole(fields, "train.warmup_steps").value_or(0) > kMost) warmup->second.value = kMost;
 }
 
 // torchtitan shortens a warm-up to the steps there are, and a decay to what is left of them (torchtitan/components/lr_scheduler.py,
@@ -174,7 +189,9 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
     drop_defaults_of_part(reading, fields);
     drop_overridden(reading, readings, fields);
     drop_overridden_by_unknown(reading, readings, fields);
+    drop_scheduler_of_trainer(readings, fields);
     settle_derived(fields);
+    shorten_assumed_warmup(reading, fields);
     shorten_schedule(reading, fields);
     count_ranks(reading, fields);
     for (auto& [name, field] : fields) {
@@ -211,11 +228,9 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
         if (!is_weak(field) || it->second.is_assumed) it->second = field;
         continue;
       }
-      const bool is_over = is_scheduler_of_file(field, it->second) || is_switched_on_by(name, field, it->second) ||
-                           is_precision_over(name, &reading, field, other, it->second);
+      const bool is_over = is_switched_on_by(name, field, it->second) || is_precision_over(name, &reading, field, other, it->second);
       if (is_over) it->second = field;
-      if (is_over || is_precision_over(name, other, it->second, &reading, field) || is_scheduler_of_file(it->second, field) ||
-          is_switched_on_by(name, it->second, field))
+      if (is_over || is_precision_over(name, other, it->second, &reading, field) || is_switched_on_by(name, it->second, field))
         continue;
       diagnostics.push_back(contradiction(name, it->second, field));
     }
