@@ -68,8 +68,19 @@ Diagnostics zero_sizes(const ReadFields& fields) {
   return out;
 }
 
-Result<Artifacts> as_target(const TemplateSet& templates, const std::string& target, const ReadFields& fields,
+// A name with a folder in it is one at the hub, or a path, and loads the same weights for every tool.
+ReadFields with_model_to_load(ReadFields fields) {
+  const auto name = fields.find("model.name");
+  if (name != fields.end() && fields.count("model.hub_id") == 0 && field_text(name->second.value).find('/') != std::string::npos) {
+    fields["model.hub_id"] = name->second;
+    fields.erase(name);
+  }
+  return fields;
+}
+
+Result<Artifacts> as_target(const TemplateSet& templates, const std::string& target, const ReadFields& read,
                             const std::string& command, std::vector<LostKey>& lost) {
+  const ReadFields fields = with_model_to_load(read);
   if (Diagnostics problems = zero_sizes(fields); !problems.empty()) return problems;
   Result<Artifacts> written = emit_target(templates, target, config_input(fields, command));
   if (!written.ok()) return written;

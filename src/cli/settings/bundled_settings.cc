@@ -58,7 +58,7 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   if (setting.path == "trainer.attention" && is_native_) return because("the bundled trainer takes the kernel that suits its GPU");
   if (setting.path == "data.shuffle" && !is_native_) return because("a matter of the data: --data");
   if (is_one_of(kOfEvaluation, setting.path) && !is_native_) return because("evaluation is not planned");
-  if (setting.path.starts_with("adapter.") && !is_native_) return because("it scales the adapters and costs neither memory nor time");
+  if (setting.path == "adapter.rslora" && !is_native_) return because("it scales the adapters and costs neither memory nor time");
   return std::nullopt;
 }
 

@@ -35,6 +35,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.positive_seed",
                                                  "derived.timeout_minutes",
                                                  "derived.min_learning_rate_factor",
+                                                 "derived.lora_alpha_factor",
                                                  "derived.epochs",
                                                  "derived.epoch_micro_batches",
                                                  "derived.samples",

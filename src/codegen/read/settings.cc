@@ -141,6 +141,7 @@ ReadSettings settings_of(const ReadFields& fields) {
     const auto add = [&out, &one = read](std::string path, std::string text) {
       out.settings.push_back({std::move(path), std::move(text), one.key, one.at, one.is_assumed});
     };
+    if (field == "train.lora_targets" && read.value == "all-linear") continue;  // as a plan has them where nothing is said
     if (const auto it = std::find_if(kPaths.begin(), kPaths.end(), is_field); it != kPaths.end()) {
       std::string text = field_text(read.value);
       if (field == "recompute.policy" && text == "every_k")

@@ -165,6 +165,7 @@ void settle_training(ReadFields& fields) {
   if (const auto minutes = whole(fields, "derived.timeout_minutes"))
     derive(fields, "derived.timeout_minutes", "launch.collective_timeout_s", *minutes * 60);
   scale(fields, "derived.min_learning_rate_factor", "train.learning_rate", "train.min_learning_rate");
+  scale(fields, "derived.lora_alpha_factor", "train.lora_rank", "train.lora_alpha");
   if (const auto it = fields.find("derived.mesh_2d");
       it != fields.end() && it->second.value.is_array() && it->second.value.size() == 2) {
     const Json sizes = it->second.value;
@@ -248,10 +249,11 @@ void settle_derived(ReadFields& fields) {
   settle_warmup(fields);
   drop_assumed(fields);
   // Read into others, or how a target starts ranks and not how many there are.
-  for (const char* name : {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval",
-                           "derived.positive_seed", "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.mesh_2d",
-                           "derived.betas", "derived.epochs", "derived.epoch_micro_batches", "derived.feed_forward_factor",
-                           "derived.learned_positions", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+  for (const char* name :
+       {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
+        "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.lora_alpha_factor", "derived.mesh_2d", "derived.betas",
+        "derived.epochs", "derived.epoch_micro_batches", "derived.feed_forward_factor", "derived.learned_positions",
+        "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }

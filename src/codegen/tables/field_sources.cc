@@ -53,6 +53,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
         "strategy.trainer"}},
       {"derived.pipeline_batch", {"micro_batch", "gradient_accumulation", "mesh.pp"}},
       {"derived.min_learning_rate_factor", {"train.min_learning_rate", "train.learning_rate"}},
+      {"derived.lora_alpha_factor", {"train.lora_alpha", "train.lora_rank"}},
       {"derived.lr_decay_ratio", {"train.lr_decay_steps", "train.steps"}},
       {"derived.warmup_ratio", {"train.warmup_steps", "train.steps"}},
       {"derived.save_interval", {"checkpoint.every_steps", "train.steps"}},

@@ -97,6 +97,7 @@ Fields fields_of(const Plan& plan) {
             : offload_optimizer                 ? "optimizer"
                                                 : "none");
   set_trainer_fields(fields, plan);
+  if (plan.train.lora_alpha == 0) set_field(fields, "train.lora_alpha", nullptr);  // a plan of another trainer may not say it
   if (!plan.model.layer_class.empty()) set_field(fields, "options.layer_classes", Json::array({plan.model.layer_class}));
   return fields;
 }

@@ -84,6 +84,7 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.betas", Json::array({train.beta1, train.beta2}));
   set("derived.samples", train.global_batch * train.steps);
   set("derived.min_learning_rate_factor", ratio(train.min_learning_rate, train.learning_rate));
+  set("derived.lora_alpha_factor", ratio(train.lora_alpha, static_cast<double>(train.lora_rank)));
   if (train.lr_schedule == LearningRateSchedule::kWsd)
     set("derived.lr_decay_ratio", ratio(static_cast<double>(train.lr_decay_steps), static_cast<double>(train.steps)));
   set("derived.warmup_ratio", ratio(static_cast<double>(train.warmup_steps), static_cast<double>(train.steps)));

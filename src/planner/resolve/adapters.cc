@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/diagnostic_codes.h"
@@ -163,7 +164,13 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   if (!spec.find("train.lora_rank")) problem.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
   std::optional<std::vector<std::string>> given = spec.list("train.lora_targets");
   if (given.has_value()) given = in_words_of_matrices(*given);
-  for (const std::string_view path : {"adapter.alpha", "adapter.rslora", "adapter.from"})
+  plan.lora_alpha = spec.number("adapter.alpha").value_or(2 * static_cast<double>(plan.lora_rank));
+  if (plan.lora_alpha != std::floor(plan.lora_alpha))
+    said.push_back(
+        error(code::kOutOfRange, spec.at("adapter.alpha"),
+              fmt::format("adapter.alpha is {}, and tools other than the bundled trainer take whole numbers", plan.lora_alpha),
+              fmt::format("--lora-alpha {}", std::ceil(plan.lora_alpha))));
+  for (const std::string_view path : {"adapter.rslora", "adapter.from"})
     if (spec.find(path) != nullptr)
       said.push_back(
           error(code::kUnsupportedFeature, spec.at(path),

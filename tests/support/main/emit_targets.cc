@@ -104,6 +104,7 @@ std::map<std::string, Plan> plans() {
                     [](Plan& p) {
                       p.train.method = "sft";
                       p.train.finetune = "lora";
+                      p.train.lora_alpha = 24;
                       p.train.lora_rank = 16;
                       p.train.lora_targets = {"query", "value"};
                     })},
