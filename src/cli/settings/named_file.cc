@@ -8,6 +8,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "codegen/read/read_script.h"
+#include "codegen/shell/script_folder.h"
 
 namespace distsetup {
 namespace {
@@ -50,9 +51,15 @@ std::optional<NamedFile> find_named_file(const std::string& text, const std::str
   for (const fs::path& folder : {fs::path(), fs::path(from).parent_path()}) {
     if (!is_open && is_file(folder / text)) return NamedFile{(folder / text).string(), false};
   }
-  const std::vector<std::string> parts = known_parts(text);
-  bool climbs = false;
-  for (const std::string& part : parts) climbs = climbs || part == "..";
+  const auto beside = foreign::from_script_folder(text);
+  if (beside && beside->find_first_of("$<>{}`") == std::string_view::npos) {
+    const fs::path path = (fs::path(from).parent_path() / *beside).lexically_normal();
+    if (is_file(path)) return NamedFile{path.string(), false};
+  }
+  std::vector<std::string> parts = known_parts(text);
+  // From a folder that is not known the ones above it are as good.
+  while (is_open && !parts.empty() && parts[0] == "..") parts.erase(parts.begin());
+  const bool climbs = std::find(parts.begin(), parts.end(), "..") != parts.end();
   if (parts.empty() || parts.size() > kMaxParts || climbs) return std::nullopt;
   const bool is_of_another = is_open || fs::path(text).is_absolute();
   // A path from a folder that is not the one we are in has all its folders; of another machine's the last ones say enough.

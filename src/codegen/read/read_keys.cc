@@ -238,7 +238,7 @@ class TableReading {
         return put(how.field, how.value, found, may_be_constant(key));
       case How::kDropped:
         if (!found.is_assumed) lose(found, !found.unknown.empty() && has_field(key) ? found.unknown : how.reason);
-        if (!found.is_assumed && found.unknown.empty()) reading_.lost.back().is_file = how.is_file;
+        if (!found.is_assumed && !found.is_maybe) reading_.lost.back().is_file = how.is_file;
         return;
       case How::kAutomatic: return lose(found, "'auto' is filled in by the program that reads the file");
       case How::kNone: break;

@@ -11,6 +11,7 @@
 #include "codegen/shell/cut_text.h"
 #include "codegen/shell/maps.h"
 #include "codegen/shell/references.h"
+#include "codegen/shell/script_folder.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
@@ -50,7 +51,8 @@ ExpandedText ShellExpander::value_text(std::string_view name) const {
   const ShellValue* value = find(name);
   if (value == nullptr) return {"", false, false};
   if (!value->is_known) {  // N=${SLURM_NNODES:-1} stands for $SLURM_NNODES
-    const bool is_name = value->text.size() > 1 && value->text[0] == '$' && set_by_job_.count(value->text.substr(1)) > 0;
+    const bool is_name = (value->text.size() > 1 && value->text[0] == '$' && set_by_job_.count(value->text.substr(1)) > 0) ||
+                         from_script_folder(value->text).has_value();
     return {is_name ? value->text : "", false, false};
   }
   if (value->is_array) {
@@ -108,6 +110,7 @@ ExpandedText ShellExpander::expand_braces(std::string_view inside, bool is_quote
     }
     return rest.empty() ? ExpandedText{std::to_string(value_text(inside.substr(1)).text.size()), true, value->is_certain} : unknown;
   }
+  if (is_script_folder(inside)) return {std::string(kScriptFolder), false, false};
   if (!inside.empty() && (inside[0] == '@' || inside[0] == '*')) return argument_text(inside.substr(0, 1), inside.substr(1));
   const size_t end = name_end(inside, 0);
   const std::string_view name = inside.substr(0, end);
@@ -152,6 +155,8 @@ ExpandedText ShellExpander::expand_command(std::string_view inside) {
   }
   const auto sum = sum_of_expr(inside, [this](std::string_view name) { return number_text(name); });
   if (sum) return {std::to_string(*sum), true, true};
+  if (std::optional<std::string> folder = script_folder(inside, [this](const ShellWord& word) { return expand(word).text; }))
+    return {std::move(*folder), false, false};
   const bool may_count = inside.find("NF") != std::string_view::npos || inside.find("wc -l") != std::string_view::npos;
   const bool is_cat =
       first != std::string_view::npos && inside.substr(first, 3) == "cat" && inside.find("<<") != std::string_view::npos;
