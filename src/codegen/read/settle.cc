@@ -27,6 +27,7 @@ void derive(ReadFields& fields, std::string_view from, const std::string& to, Js
 // A number that a tool holds as a share of another: `to` = share × whole.
 void scale(ReadFields& fields, std::string_view share, std::string_view whole_field, const std::string& to) {
   const auto part = fields.find(share), all = fields.find(whole_field);
+  if (part != fields.end() && part->second.value.is_number() && part->second.value == 0) return derive(fields, share, to, 0);
   if (part == fields.end() || all == fields.end() || !part->second.value.is_number() || !all->second.value.is_number()) return;
   const double product = part->second.value.get<double>() * all->second.value.get<double>();
   derive(fields, share, to, std::stod(fmt::format("{:.12g}", product)));
