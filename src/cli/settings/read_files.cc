@@ -99,6 +99,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
   Diagnostics diagnostics;
   FilesToRead all(paths);
   std::set<std::string> below_config;
+  std::vector<foreign::DocumentPointer> scripts;
   while (const FileToRead* next = all.next()) {
     const FileToRead file = *next;
     const std::string& path = file.path;
@@ -110,6 +111,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
     }
     const Result<foreign::DocumentPointer> document = foreign::parse_document(templates, path, *text, file.given, read_beside(path));
     if (!document.ok()) return document.diagnostics;
+    if ((*document)->is_script()) scripts.push_back(*document);
     Result<std::vector<Reading>> read = read_document(templates, **document, file.is_given ? as : "", choices);
     if (file.is_started && (!read.ok() || says_nothing_of_a_run(file, *read))) {
       if (file.is_helper) continue;
@@ -138,6 +140,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
       readings.push_back(std::move(one));
     }
   }
+  for (const foreign::DocumentPointer& one : scripts) add_written_files(templates, *one, choices, readings, diagnostics);
   if (!has_error(diagnostics)) append(diagnostics, nothing_but_started(readings));
   leave_sharding_to_the_line(readings, below_config, diagnostics);
   const auto none = [&readings](auto has) { return std::none_of(readings.begin(), readings.end(), has); };

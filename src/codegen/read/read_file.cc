@@ -229,27 +229,6 @@ std::optional<Diagnostic> unfilled(const foreign::Document& document) {
 
 std::string_view without_dot(std::string_view path) { return path.substr(path.substr(0, 2) == "./" ? 2 : 0); }
 
-// Files that the script writes itself (cat <<EOF > ds_config.json) and then names in a command are read with it.
-void add_written_files(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
-                       Result<std::vector<Reading>>& readings) {
-  for (const foreign::ScriptPart& part : script.parts) {
-    for (const foreign::ScriptFile& file : part.script.files) {
-      bool is_named = false;
-      for (Reading& one : *readings) {
-        for (const LostKey& lost : one.lost) is_named = is_named || without_dot(lost.text) == without_dot(file.path);
-      }
-      if (!is_named) continue;
-      Result<std::vector<Reading>> read = read_config(templates, file.text, file.path, "", choices);
-      if (!read.ok()) continue;  // it stays a file that is not here
-      for (Reading& one : *readings) {
-        std::erase_if(one.lost, [&](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); });
-      }
-      append(readings.diagnostics, read.diagnostics);
-      for (Reading& one : *read) readings->push_back(std::move(one));
-    }
-  }
-}
-
 // A job that the script writes and submits: sbatch <<EOF, cat > job.sh <<EOF.
 void add_written_jobs(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
                       Result<std::vector<Reading>>& readings) {
@@ -302,13 +281,30 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
            : is_list                           ? Diagnostics{no_settings(document)}
                                                : with_warnings(nothing_known(templates, document), read.diagnostics);
   }
-  if (read.ok() && document.is_script()) add_written_files(templates, document, choices, read);
+  if (read.ok() && document.is_script()) add_written_files(templates, document, choices, *read, read.diagnostics);
   // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.
   for (Diagnostic one : document.is_script() ? document.broken : Diagnostics{}) {
     one.severity = Severity::kWarning;
     read.diagnostics.push_back(std::move(one));
   }
   return read;
+}
+
+void add_written_files(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
+                       std::vector<Reading>& readings, Diagnostics& diagnostics) {
+  for (const foreign::ScriptPart& part : script.parts) {
+    for (const foreign::ScriptFile& file : part.script.files) {
+      const auto is_it = [&file](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); };
+      const bool is_named = std::any_of(readings.begin(), readings.end(),
+                                        [&is_it](const Reading& one) { return std::any_of(one.lost.begin(), one.lost.end(), is_it); });
+      if (!is_named) continue;
+      Result<std::vector<Reading>> read = read_config(templates, file.text, file.path, "", choices);
+      if (!read.ok()) continue;  // it stays a file that is not here
+      for (Reading& one : readings) std::erase_if(one.lost, is_it);
+      append(diagnostics, read.diagnostics);
+      for (Reading& one : *read) readings.push_back(std::move(one));
+    }
+  }
 }
 
 Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,

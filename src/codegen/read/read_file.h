@@ -15,6 +15,11 @@ namespace distsetup {
 Result<std::vector<Reading>> read_document(const TemplateSet& templates, const foreign::Document& document,
                                            const std::string& table = "", const ReadChoices& choices = {});
 
+// Files that the script writes itself (cat <<EOF > ds_config.json) and that a command of it, or another file of `readings`, names:
+// they are read with these, and no longer lost.
+void add_written_files(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
+                       std::vector<Reading>& readings, Diagnostics& diagnostics);
+
 // The same of a text, which is parsed first.
 Result<std::vector<Reading>> read_config(const TemplateSet& templates, std::string_view text, const std::string& file,
                                          const std::string& table = "", const ReadChoices& choices = {});
