@@ -39,6 +39,7 @@ BundledSettings::BundledSettings(const std::vector<ReadSetting>& settings, const
     return one.path == "data.synthetic" || (one.path == "data.sources" && why_not_here(one.text).empty());
   };
   const auto named = stronger.text("trainer.name");
+  is_fsdp2_ = !named.has_value() || *named == "fsdp2";
   is_native_ = named.has_value() ? *named == kNative : std::none_of(settings.begin(), settings.end(), names_other);
   reads_sources_ =
       is_native_ && (stronger.find("data.sources") != nullptr || std::any_of(settings.begin(), settings.end(), has_sources));
@@ -58,6 +59,7 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   if (setting.path == "trainer.attention" && is_native_) return because("the bundled trainer takes the kernel that suits its GPU");
   if (setting.path == "data.shuffle" && !is_native_) return because("a matter of the data: --data");
   if (is_one_of(kOfEvaluation, setting.path) && !is_native_) return because("evaluation is not planned");
+  if (setting.path == "trainer.compile" && !is_fsdp2_) return because("a plan of this trainer is without torch.compile");
   if (setting.path == "adapter.rslora" && !is_native_) return because("it scales the adapters and costs neither memory nor time");
   return std::nullopt;
 }

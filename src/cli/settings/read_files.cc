@@ -278,10 +278,17 @@ Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Presets&
   const bool names_model =
       std::any_of(read.settings.begin(), read.settings.end(), [](const ReadSetting& one) { return one.path == "model"; }) ||
       stronger.find("model") != nullptr || stronger.model.has_value();
+  const bool has_sizes = std::any_of(read.settings.begin(), read.settings.end(), [](const ReadSetting& one) {
+    return one.path.starts_with("model.") && one.path != "model.family";
+  });
   const BundledSettings bundled(read.settings, stronger);
   for (const ReadSetting& setting : read.settings) {
     if (setting.path.compare(0, 6, "model.") == 0) {
-      if (!names_model) add_geometry(out.given.model, setting);
+      if (!names_model && !has_sizes) {
+        out.lost.push_back({setting.key, setting.text, "the file says no size of it: --model", setting.at});
+      } else if (!names_model) {
+        add_geometry(out.given.model, setting);
+      }
       continue;
     }
     if (stronger.find(setting.path) != nullptr) continue;

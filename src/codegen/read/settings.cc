@@ -18,7 +18,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 79> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 80> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -96,6 +96,7 @@ constexpr std::array<FieldPath, 79> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"derived.held_out", "data.held_out"},
                                                {"train.lora_alpha", "adapter.alpha"},
                                                {"train.rslora", "adapter.rslora"},
+                                               {"strategy.compile", "trainer.compile"},
                                                {"derived.world", "hardware.total_gpus"}}};
 // In seconds.
 constexpr std::array<FieldPath, 3> kSeconds = {{{"launch.time_limit_s", "launch.time_limit"},
@@ -141,7 +142,11 @@ ReadSettings settings_of(const ReadFields& fields) {
     const auto add = [&out, &one = read](std::string path, std::string text) {
       out.settings.push_back({std::move(path), std::move(text), one.key, one.at, one.is_assumed});
     };
-    if (field == "train.lora_targets" && read.value == "all-linear") continue;  // as a plan has them where nothing is said
+    if (field == "train.lora_targets" && read.value == "all-linear") continue;            // as a plan has them where nothing is said
+    if (field == "strategy.compile" && text_of(fields, "strategy.trainer") != "fsdp2") {  // the others are planned without it
+      if (read.value == true) out.lost.push_back({read.key, "true", "a plan of this trainer is without torch.compile", read.at});
+      continue;
+    }
     if (const auto it = std::find_if(kPaths.begin(), kPaths.end(), is_field); it != kPaths.end()) {
       std::string text = field_text(read.value);
       if (field == "recompute.policy" && text == "every_k")
