@@ -190,6 +190,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
     drop_overridden(reading, readings, fields);
     drop_overridden_by_unknown(reading, readings, fields);
     drop_scheduler_of_trainer(readings, fields);
+    shorten_schedule(reading, fields);
     settle_derived(fields);
     shorten_assumed_warmup(reading, fields);
     shorten_schedule(reading, fields);
