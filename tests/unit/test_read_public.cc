@@ -470,7 +470,8 @@ TEST_CASE("public files: adapters under the names of people's own scripts") {
         {{"train.finetune", ""}, {"train.lora_rank", ""}}},
        // Axolotl adds every matrix to what is listed.
        {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\n", {{"train.lora_targets", "query,value"}}},
-       {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\nlora_target_linear: true\n", {{"train.lora_targets", "all-linear"}}}});
+       {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\nlora_target_linear: true\n",
+        {{"train.lora_targets", "all-linear"}}}});
 }
 
 TEST_CASE("public files: bsub takes directives from every line, qsub and sbatch up to the first command") {
