@@ -455,23 +455,23 @@ TEST_CASE("public files: adapters under the names of people's own scripts") {
   const std::string arguments = "model_name_or_path: a/b\noutput_dir: o\nnum_train_epochs: 1\nper_device_train_batch_size: 2\n";
   const std::string axolotl =
       "base_model: a/b\nsequence_len: 512\nmicro_batch_size: 1\ndatasets: [{path: d, type: alpaca}]\nadapter: lora\nlora_r: 8\n";
-  check_fields(
-      {{"t.sh", script + "--use_qlora True --lora_r 16\n", {{"train.finetune", "qlora"}, {"train.lora_rank", "16"}}},
-       {"t.sh", script + "--use_lora --lora_rank 8\n", {{"train.finetune", "lora"}, {"train.lora_rank", "8"}}},
-       {"t.sh", script + "--use_lora True --q_lora True\n", {{"train.finetune", "qlora"}}},
-       {"t.sh", script + "--use_lora False --lora_r 16\n", {{"train.finetune", "full"}, {"train.lora_rank", ""}}},
-       {"t.sh", script + "--weight_decay 0.1\n", {{"train.finetune", ""}, {"train.lora_rank", ""}}},
-       {"t.yaml", arguments + "lora_r: 32\nquantization: 4bit\n", {{"train.finetune", "qlora"}, {"train.lora_rank", "32"}}},
-       {"t.yaml", arguments + "lora_r: 32\n", {{"train.finetune", "lora"}, {"train.lora_rank", "32"}}},
-       // Of a script that nobody knows, a switch counts and a rank alone does not.
-       {"o.sh", "torchrun --nproc_per_node=2 t.py --use_lora --lora_rank 8 --own 1\n", {{"train.finetune", "lora"}}},
-       {"o.sh",
-        "torchrun --nproc_per_node=2 t.py --lens lora --lora_rank 8 --own 1\n",
-        {{"train.finetune", ""}, {"train.lora_rank", ""}}},
-       // Axolotl adds every matrix to what is listed.
-       {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\n", {{"train.lora_targets", "query,value"}}},
-       {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\nlora_target_linear: true\n",
-        {{"train.lora_targets", "all-linear"}}}});
+  check_fields({{"t.sh", script + "--use_qlora True --lora_r 16\n", {{"train.finetune", "qlora"}, {"train.lora_rank", "16"}}},
+                {"t.sh", script + "--use_lora --lora_rank 8\n", {{"train.finetune", "lora"}, {"train.lora_rank", "8"}}},
+                {"t.sh", script + "--use_lora True --q_lora True\n", {{"train.finetune", "qlora"}}},
+                {"t.sh", script + "--use_lora False --lora_r 16\n", {{"train.finetune", "full"}, {"train.lora_rank", ""}}},
+                {"t.sh", script + "--weight_decay 0.1\n", {{"train.finetune", ""}, {"train.lora_rank", ""}}},
+                {"t.yaml", arguments + "lora_r: 32\nquantization: 4bit\n", {{"train.finetune", "qlora"}, {"train.lora_rank", "32"}}},
+                {"t.yaml", arguments + "lora_r: 32\n", {{"train.finetune", "lora"}, {"train.lora_rank", "32"}}},
+                // Of a script that nobody knows, a switch counts and a rank alone does not.
+                {"o.sh", "torchrun --nproc_per_node=2 t.py --use_lora --lora_rank 8 --own 1\n", {{"train.finetune", "lora"}}},
+                {"o.sh",
+                 "torchrun --nproc_per_node=2 t.py --lens lora --lora_rank 8 --own 1\n",
+                 {{"train.finetune", ""}, {"train.lora_rank", ""}}},
+                // Axolotl adds every matrix to what is listed.
+                {"a.yaml", axolotl + "lora_target_modules: [q_proj, v_proj]\n", {{"train.lora_targets", "query,value"}}},
+                {"a.yaml",
+                 axolotl + "lora_target_modules: [q_proj, v_proj]\nlora_target_linear: true\n",
+                 {{"train.lora_targets", "all-linear"}}}});
 }
 
 TEST_CASE("public files: bsub takes directives from every line, qsub and sbatch up to the first command") {
