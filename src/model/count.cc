@@ -111,6 +111,7 @@ LayerParameters layer_parameters(const Geometry& g, int64_t layer) { return laye
 ParameterCount count_parameters(const Geometry& g) {
   ParameterCount count;
   count.embedding = g.vocabulary * g.hidden + g.learned_positions * g.hidden;
+  if (g.embedding_norm) count.embedding += norm_size(g);
   count.head = g.tied_embeddings ? 0 : g.vocabulary * g.hidden;
   if (g.head_bias) count.head += g.vocabulary;
   count.final_norm = norm_size(g);

@@ -12,7 +12,7 @@ struct ParameterCount {
   int64_t total = 0;
   int64_t active = 0;     // per token
   int64_t per_layer = 0;  // of the first layer
-  int64_t embedding = 0;  // V·h (+ learned positions)
+  int64_t embedding = 0;  // V·h (+ learned positions, a norm)
   int64_t head = 0;       // 0 when tied
   int64_t final_norm = 0;
 };

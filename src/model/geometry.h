@@ -61,6 +61,7 @@ struct Geometry {
   double residual_multiplier = 1;   // Granite: of what attention and MLP add
   int64_t learned_positions = 0;    // GPT-2: 1024
   bool head_bias = false;           // Phi-2
+  bool embedding_norm = false;      // BLOOM: a norm behind the embedding
   // Experts (E = 0: dense)
   int64_t num_experts = 0, experts_per_token = 0, expert_feed_forward = 0, num_shared_experts = 0;
   int64_t shared_feed_forward = 0;  // f_s in total

@@ -55,6 +55,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"activation", &Geometry::activation},
     {"parallel_block", &Geometry::parallel_block},
     {"norms_per_layer", &Geometry::norms_per_layer},
+    {"embedding_norm", &Geometry::embedding_norm},
     {"norm", &Geometry::norm},
     {"norm_epsilon", &Geometry::norm_epsilon},
     {"rope_base", &Geometry::rope_base},

@@ -58,6 +58,7 @@ void visit(V& v, Geometry& g) {
   v("residual_multiplier", g.residual_multiplier);
   v("learned_positions", g.learned_positions);
   v("head_bias", g.head_bias);
+  v("embedding_norm", g.embedding_norm, false);
   v("num_experts", g.num_experts);
   v("experts_per_token", g.experts_per_token);
   v("expert_feed_forward", g.expert_feed_forward);

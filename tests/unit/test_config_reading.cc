@@ -178,4 +178,17 @@ TEST_CASE("config reading: what a model has need of and there is not is said by 
   CHECK(format_diagnostics(check_native(*learned)).find("ALiBi") == std::string::npos);  // it lacks other things
 }
 
+TEST_CASE("config reading: BLOOM has a norm behind its embedding, whose weights and biases are counted") {
+  // Of bigscience/bloom-7b1, whose model card says 7,069,016,064 parameters.
+  const Result<Geometry> g =
+      from_json(R"({"model_type": "bloom", "hidden_size": 4096, "n_layer": 30, "n_head": 32, "vocab_size": 250880})");
+  REQUIRE(g.ok());
+  CHECK(g->embedding_norm);
+  CHECK(count_parameters(*g).total == 7'069'016'064);
+  Geometry without = *g;
+  without.embedding_norm = false;
+  CHECK(count_parameters(*g).total - count_parameters(without).total == 2 * 4096);
+  CHECK(count_parameters(*g).embedding == 250'880 * 4096 + 2 * 4096);
+}
+
 }  // namespace distsetup

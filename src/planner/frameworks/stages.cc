@@ -167,7 +167,7 @@ StageElements stage_elements(const Setup& s, const StageParts& parts, const Laye
   }
   const int64_t vocabulary = head_elements(parts, symbols);
   if (stage.has_embedding) {
-    out.dense += vocabulary + s.model.learned_positions * s.model.hidden;
+    out.dense += vocabulary + s.model.learned_positions * s.model.hidden + (s.model.embedding_norm ? norm_elements(s.model) : 0);
     out.vocabulary += vocabulary;
   }
   if (stage.mtp_layers > 0) {  // a block, the projection of two joined vectors, and the embedding that a later stage needs again
