@@ -1,5 +1,6 @@
-// From the nearest to the farthest: names that have it as a part; names like the whole; like it without its owner ("meta-llama/");
-// like it without its last words, where a word that is no name's part or a misspelt "-Instruct" may stand; names that begin like it.
+// From the nearest to the farthest: names that have it as a part; the name before a misspelt "-Instruct"; names like the whole; like
+// it without its owner ("meta-llama/"); like it without its last words, where a word that is no name's part or a misspelt "-Instruct"
+// may stand; names that begin like it.
 #include "model/near_names.h"
 
 #include <fmt/format.h>
@@ -44,6 +45,14 @@ std::string without_last_words(std::string name, const std::vector<std::string>&
   return "";
 }
 
+std::string before_instruct(std::string name, const std::vector<std::string>& known) {
+  const std::string endings[] = {"Instruct"}, whole = name;
+  if (!leave_last_word(name) || nearest_name(whole.substr(name.size() + 1), endings).empty()) return "";
+  const auto found =
+      std::find_if(known.begin(), known.end(), [&](const std::string& one) { return normal_name(one) == normal_name(name); });
+  return found == known.end() ? "" : *found;
+}
+
 std::vector<std::string> beginning_like(std::string_view name, const std::vector<std::string>& ids) {
   std::vector<std::string> beginnings;
   for (std::string id : ids)
@@ -81,7 +90,8 @@ std::string suggest_preset(std::string_view name, const std::vector<std::string>
   if (!holding.empty()) return one_of(holding);
   std::vector<std::string> known = ids;
   known.insert(known.end(), stated.begin(), stated.end());
-  for (const std::string& near : {nearest_name(name, known), nearest_name(own, known), without_last_words(own, known)})
+  for (const std::string& near : {before_instruct(std::string(name), known), before_instruct(own, known), nearest_name(name, known),
+                                  nearest_name(own, known), without_last_words(own, known)})
     if (!near.empty()) return one_of({near});
   const std::vector<std::string> alike = part.size() >= kShortestPart ? beginning_like(own, ids) : std::vector<std::string>{};
   return alike.empty() ? suggest(name, ids) : one_of(alike);
