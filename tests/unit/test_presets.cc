@@ -159,7 +159,8 @@ TEST_CASE("presets: names with a misspelt word, an owner, or only a part of a na
                                                         {"somebody/Qwen2.5-7B-Instruc", "did you mean 'qwen2.5_7b'"},
                                                         {"gpt-oss", "did you mean one of gpt_oss_120b, gpt_oss_20b"},
                                                         {"TinyLlma", "did you mean 'tinyllama_1.1b'"},
-                                                        {"r1-distill", "known: "}};
+                                                        {"r1-distill", "did you mean 'deepseek_r1_distill_qwen_1.5b'"},
+                                                        {"wonder-model", "known: "}};
   for (const auto& [name, help] : models) {
     INFO(name);
     CHECK(find_model(presets(), name).diagnostics[0].help.starts_with(help));
