@@ -46,7 +46,7 @@ mkdir 'a folder'
 touch 'a file' '$(touch pwned)' 'b'
 is "files" "$(offered lint a)" 'a file a folder'
 is "folders" "$(offered emit --templates a)" 'a folder'
-is "a model or a file" "$(offered plan --model a)" 'a file a folder afm_4.5b apertus_8b'
+is "a model or a file" "$(offered plan --model a)" 'a file a folder afm_4.5b apertus_8b aya_23_8b'
 is "files behind --" "$(offered emit --target native -- b)" 'b'
 # shellcheck disable=SC2016 # to arrive as it is
 {

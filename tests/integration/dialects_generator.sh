@@ -89,7 +89,7 @@ YAML
 }
 
 # --- the DeepSpeed file, and the config that names it
-run "deepspeed" 0 "$distsetup" deepspeed --zero_stage 2 --offload_optimizer --bf16 --output config/ds_config.json
+run "deepspeed" 0 "$distsetup" deepspeed --zero_stage 2 --offload_optimizer --bf16 --gradient-accumulation-steps 1 --output config/ds_config.json
 config 'distributed:
   use_deepspeed: true
   deepspeed_config: "config/ds_config.json"

@@ -111,10 +111,11 @@ void pin_axis(Resolving& r, std::string_view path, std::string_view feature, std
 }
 
 // A flag that acts where an axis is above 1, beside one that says 1. In a file it may be left over from another run.
-void refuse_idle_axis(Resolving& r, std::string_view path, std::string_view what, std::string_view axis, int size) {
+void warn_of_idle_axis(Resolving& r, std::string_view path, std::string_view what, std::string_view axis, int size) {
   const Location at = r.spec.at(path);
   if (size != 1 || r.spec.find(fmt::format("parallel.{}", axis)) == nullptr || at.line != 0) return;
-  r.fail(code::kConflict, path, fmt::format("{}, and {} is 1", what, axis), fmt::format("leave it out, or --{} 2", axis));
+  r.said.push_back(warning(code::kConflict, at, fmt::format("{}, and {} is 1: it does nothing", what, axis),
+                           fmt::format("leave it out, or --{} 2", axis)));
 }
 
 void pin_sequence_parallel(Resolving& r) {
@@ -124,7 +125,7 @@ void pin_sequence_parallel(Resolving& r) {
   r.problem.sequence_parallel_said = given.has_value();
   if (given.value_or(false) && !has) r.require("sequence_parallel", "parallel.sequence_parallel", "sequence parallelism");
   if (given.value_or(false))
-    refuse_idle_axis(r, "parallel.sequence_parallel", "sequence parallelism goes along tensor parallelism", "tp", r.problem.tp);
+    warn_of_idle_axis(r, "parallel.sequence_parallel", "sequence parallelism goes along tensor parallelism", "tp", r.problem.tp);
   if (!r.native() || given.value_or(true)) return;
   // Otherwise each rank would count the gradients of norms, which are not split, once more.
   if (r.problem.tp > 1)
@@ -151,7 +152,7 @@ void pin_cp_method(Resolving& r) {
   const auto has = [&](std::string_view text) { return std::find(known.begin(), known.end(), text) != known.end(); };
   if (given.has_value() && !has(*given)) refuse_cp_method(r, *given);
   if (given.has_value())
-    refuse_idle_axis(r, "parallel.cp_method", fmt::format("'{}' is a way to split a sequence", *given), "cp", r.problem.cp);
+    warn_of_idle_axis(r, "parallel.cp_method", fmt::format("'{}' is a way to split a sequence", *given), "cp", r.problem.cp);
   for (const auto& [text, method] :
        {std::pair{"ring", CpMethod::kRing}, std::pair{"allgather", CpMethod::kAllGather}, std::pair{"ulysses", CpMethod::kUlysses}})
     if (has(text) && given.value_or(text) == text) r.problem.cp_methods.push_back(method);
