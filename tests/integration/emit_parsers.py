@@ -54,7 +54,7 @@ for path in sorted(glob.glob("ds_*.json")):
         (config.train_batch_size, config.train_micro_batch_size_per_gpu, config.gradient_accumulation_steps),
         (64, 2, 4),
     )
-    expect(path + " clipping", config.gradient_clipping, 1.0)
+    expect(path + " clipping", config.gradient_clipping, 0.3)
     expect(
         path + " precision",
         (config.bfloat16_config.enabled, config.float16_config.enabled),

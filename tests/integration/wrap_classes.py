@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 # Their code is in their own repositories (mpt: llm-foundry's class of that name).
-OWN_CODE = {"baichuan", "chatglm", "deepseek", "internlm", "mimo", "minicpm", "minicpm3", "mpt", "qwen"}
+OWN_CODE = {"baichuan", "chatglm", "deepseek", "internlm", "internlm2", "mimo", "minicpm", "minicpm3", "mpt", "qwen"}
 NOT_NAMED = {"biogpt"}  # Transformers says of no class that it must not be split: the blocks are taken, as of the others
 OWN_CODE_MODELS = {"grok_1", "mimo_7b"}
 

@@ -14,7 +14,7 @@ Result<DeepspeedOptions> deepspeed_options(const Arguments& arguments) {
   const Result<int64_t> stage = int_flag(arguments, "zero-stage", options.zero_stage, 0, 3);
   const Result<int64_t> accumulation = int_flag(arguments, "gradient-accumulation-steps", 1, 1, 1 << 30);
   const Result<int64_t> micro_batch = int_flag(arguments, "micro-batch", 1, 1, 1 << 30);
-  const Result<double> clipping = double_flag(arguments, "gradient-clipping", 1);
+  const Result<double> clipping = double_flag(arguments, "gradient-clipping", 0.3);
   for (const Result<int64_t>* number : {&stage, &accumulation, &micro_batch}) append(diagnostics, number->diagnostics);
   append(diagnostics, clipping.diagnostics);
   Result<Session> session = open_session(arguments);
@@ -24,7 +24,7 @@ Result<DeepspeedOptions> deepspeed_options(const Arguments& arguments) {
   options.zero_stage = static_cast<int>(*stage);
   if (arguments.has("gradient-accumulation-steps")) options.gradient_accumulation_steps = static_cast<int>(*accumulation);
   if (arguments.has("micro-batch")) options.micro_batch = *micro_batch;
-  if (arguments.has("gradient-clipping")) options.gradient_clipping = *clipping;
+  options.gradient_clipping = *clipping;
   options.offload_optimizer = arguments.has("offload-optimizer");
   options.offload_param = arguments.has("offload-param");
   options.bf16 = arguments.has("bf16");
@@ -63,12 +63,7 @@ Command deepspeed_command() {
        "N",
        "micro-batches per optimizer step (auto; 1 with --micro-batch)",
        0},
-      {"gradient-clipping",
-       {"grad-clip", "max-grad-norm"},
-       FlagKind::kValue,
-       "X",
-       "largest gradient norm (auto; 1 with --micro-batch)",
-       0},
+      {"gradient-clipping", {"grad-clip", "max-grad-norm"}, FlagKind::kValue, "X", "largest gradient norm (0.3)", 0},
       {"micro-batch",
        {"train-micro-batch-size-per-gpu", "per-device-train-batch-size", "micro-batch-size"},
        FlagKind::kValue,
