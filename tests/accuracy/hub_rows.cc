@@ -74,11 +74,7 @@ void lightning(Setup& s) {
 }  // namespace
 
 bool is_hub_row(const Row& row) {
-  for (const std::string_view name :
-       {"tinyllama (", "Stanford Alpaca", "FastChat", "Unsloth (", "gradproj", "memopro", "PL benchmark"}) {
-    if (begins(row, name)) return true;
-  }
-  return false;
+  return begins_any(row, {"tinyllama (", "Stanford Alpaca", "FastChat", "Unsloth (", "gradproj", "memopro", "PL benchmark"});
 }
 
 Result<Setup> hub_row(const Row& row) {

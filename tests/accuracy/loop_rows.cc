@@ -203,34 +203,32 @@ Setup module_loop_row(const Row& row, Setup s) {
 
 bool is_own_loop(const Row& row) {
   const std::string& framework = row.text("framework");
-  constexpr std::string_view kLoops[] = {"canifinetune",
-                                         "fitcheck",
-                                         "LLMs-from-scratch",
-                                         "lai-proj",
-                                         "llm_TII",
-                                         "distributed-training-guide",
-                                         "adana",
-                                         "nanogpt-speedrun",
-                                         "universal-llm-trainer",
-                                         "single-file GPT-2",
-                                         "Paxml",
-                                         "nanoGPT",
-                                         "OKE benchmark",
-                                         "GPT-2 study",
-                                         "VectorLM",
-                                         "minGPT",
-                                         "nntile HF",
-                                         "vsa_embed",
-                                         "DDP exercise",
-                                         "SmolLM3 on",
-                                         "CS336",
-                                         "mini-llm-pretraining",
-                                         "GPT2-Optimization",
-                                         "build-nanogpt",
-                                         "forgather"};
-  for (const std::string_view begin : kLoops) {
-    if (framework.starts_with(begin)) return true;
-  }
+  if (begins_any(row, {"canifinetune",
+                       "fitcheck",
+                       "LLMs-from-scratch",
+                       "lai-proj",
+                       "llm_TII",
+                       "distributed-training-guide",
+                       "adana",
+                       "nanogpt-speedrun",
+                       "universal-llm-trainer",
+                       "single-file GPT-2",
+                       "Paxml",
+                       "nanoGPT",
+                       "OKE benchmark",
+                       "GPT-2 study",
+                       "VectorLM",
+                       "minGPT",
+                       "nntile HF",
+                       "vsa_embed",
+                       "DDP exercise",
+                       "SmolLM3 on",
+                       "CS336",
+                       "mini-llm-pretraining",
+                       "GPT2-Optimization",
+                       "build-nanogpt",
+                       "forgather"}))
+    return true;
   return framework == "prime-rl" || framework == "nanotron";
 }
 
@@ -245,9 +243,7 @@ Result<Setup> loop_row(const Row& row) {
   if (framework.starts_with("VectorLM")) return vectorlm_row(row, *common);
   if (framework.starts_with("minGPT")) return mingpt_row(row, *common);
   if (framework.starts_with("forgather")) return forgather_row(row, *common);
-  for (const std::string_view begin : {"nntile HF", "vsa_embed", "DDP exercise", "SmolLM3 on"}) {
-    if (framework.starts_with(begin)) return module_loop_row(row, *common);
-  }
+  if (begins_any(row, {"nntile HF", "vsa_embed", "DDP exercise", "SmolLM3 on"})) return module_loop_row(row, *common);
   if (!framework.starts_with("canifinetune")) return own_script(row, *common);
   common->recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   return canifinetune_row(*common);

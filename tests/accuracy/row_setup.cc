@@ -106,6 +106,14 @@ void set_replicas(Setup& s, const Row& row) {
   s.dp_shard /= s.nodes;
 }
 
+bool begins_any(const Row& row, std::initializer_list<std::string_view> names) {
+  const std::string& framework = row.text("framework");
+  for (const std::string_view name : names) {
+    if (framework.starts_with(name)) return true;
+  }
+  return false;
+}
+
 bool has_feature(const Row& row, std::initializer_list<std::string_view> names) {
   std::string notes = row.text("notes");
   std::transform(notes.begin(), notes.end(), notes.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -200,10 +208,9 @@ namespace {
 // Rows of 2024 on say what their tool sets, or leave the batch to it; those of older pages have rules of their own in hf_rows.cc.
 bool is_trainer_row(const Row& row) {
   const std::string& framework = row.text("framework");
-  for (const std::string_view begin : {"axolotl", "LLaMA-Factory", "HF Trainer / TRL", "HF Trainer / PEFT", "HF accelerate",
-                                       "ms-swift (HF Trainer + ", "FlagPerf (DeepSpeed", "Halo", "megatron-sft-recipes"}) {
-    if (framework.starts_with(begin)) return true;
-  }
+  if (begins_any(row, {"axolotl", "LLaMA-Factory", "HF Trainer / TRL", "HF Trainer / PEFT", "HF accelerate", "ms-swift (HF Trainer + ",
+                       "FlagPerf (DeepSpeed", "Halo", "megatron-sft-recipes"}))
+    return true;
   if (framework.starts_with("ms-swift (HF")) return row.says("optimizer", "HF default");
   const bool open = row.text("micro_batch_per_gpu").empty() || row.text("precision").empty();
   return open && (framework.starts_with("HF Trainer (+DeepSpeed)") || framework == "HF Trainer + accelerate FSDP");

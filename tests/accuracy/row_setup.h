@@ -45,7 +45,8 @@ Result<Setup> megatron_row(const Row& row);  // Megatron-Core, NeMo, Megatron-LM
 Result<Setup> lean_row(const Row& row);      // LLM.Q, llm.c, modded-nanogpt, parameter-golf, nanochat, autoresearch
 bool is_own_gpt(const Row& row);             // the GPTs of the last four
 Result<Geometry> own_gpt_geometry(const Row& row);
-bool is_own_loop(const Row& row);  // prime-rl, nanotron, canifinetune
+bool begins_any(const Row& row, std::initializer_list<std::string_view> names);  // the framework cell
+bool is_own_loop(const Row& row);                                                // prime-rl, nanotron, canifinetune
 Result<Setup> loop_row(const Row& row);
 Setup own_script(const Row& row, Setup setup);  // a script that nothing is known of but what its user says of a run
 bool is_unread_row(const Row& row);             // code bases that no program was written for: Soup, Levanter, GPT-NeoX ...

@@ -5,14 +5,6 @@
 namespace distsetup::accuracy {
 namespace {
 
-bool begins_any(const Row& row, std::initializer_list<std::string_view> names) {
-  const std::string& framework = row.text("framework");
-  for (const std::string_view name : names) {
-    if (framework.starts_with(name)) return true;
-  }
-  return false;
-}
-
 bool on_transformers(const Row& row) {
   return begins_any(row, {"Soup", "small-ablation", "transformers-benchmarks", "BDML25SP", "H2O LLM Studio", "DeepSeed_Zero", "Mai (",
                           "DHS-LLM-Workshop", "struct-lm", "sunzeyeah", "OpenRLHF", "OPT-Benchmark", "ColossalAI llama"});

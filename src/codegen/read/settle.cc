@@ -63,15 +63,12 @@ void settle_warmup(ReadFields& fields) {
   if (is_wsd && (decays_in_no_part || decays_in_no_step)) fields["train.lr_schedule"].value = "constant";
   const auto part = fields.find("derived.warmup_ratio");
   if (part == fields.end()) return;
-  // No part of the steps is no step, however many there are.
-  if (part->second.value.is_number() && part->second.value == 0) {
-    derive(fields, "derived.warmup_ratio", "train.warmup_steps", 0);
-    fields.erase("derived.warmup_ratio");
-    return;
-  }
-  if (!steps) return;
-  if (part->second.value.is_number())
-    derive(fields, "derived.warmup_ratio", "train.warmup_steps", warmup_steps_of(part->second.value.get<double>(), *steps));
+  const bool is_number = part->second.value.is_number();
+  const bool is_none = is_number && part->second.value == 0;  // of any number of steps
+  if (!steps && !is_none) return;
+  if (is_number)
+    derive(fields, "derived.warmup_ratio", "train.warmup_steps",
+           is_none ? 0 : warmup_steps_of(part->second.value.get<double>(), *steps));
   fields.erase("derived.warmup_ratio");
 }
 

@@ -40,7 +40,7 @@ struct DeepspeedOptions {
   bool fp16 = false;
   bool bf16 = false;
   std::optional<int64_t> micro_batch;  // absent: "auto", which only the Hugging Face integration fills (said as a note)
-  // Absent: "auto" beside a micro-batch that is, so that the Trainer's arguments cannot disagree with it; else 1 and 1.0.
+  // Absent: where no micro-batch is given both are "auto" like it, and the Trainer fills them in; else they are 1 and 1.0.
   std::optional<int> gradient_accumulation_steps;
   std::optional<double> gradient_clipping;
   TemplateSet templates = embedded_templates();
