@@ -8,6 +8,7 @@ enum class OffloadPlace { kNone, kHost, kNvme };
 struct OffloadPlan {
   OffloadPlace optimizer = OffloadPlace::kNone, parameters = OffloadPlace::kNone, activations = OffloadPlace::kNone;
   double optimizer_ratio = 1;  // of the optimizer's sub-groups, how many move (DeepSpeed's twin-flow); the others stay on the device
+  bool pin_memory = true;      // page-locked, so that a device copies by itself; else the driver copies through a buffer of its own
   bool operator==(const OffloadPlan&) const = default;
 };
 

@@ -85,7 +85,7 @@ void visit(V& v, RecomputePlan& r) {
 }
 template <class V>
 void visit(V& v, OffloadPlan& o) {
-  v("optimizer", o.optimizer), v("optimizer_ratio", o.optimizer_ratio, 1.0);
+  v("optimizer", o.optimizer), v("optimizer_ratio", o.optimizer_ratio, 1.0), v("pin_memory", o.pin_memory, true);
   v("parameters", o.parameters);
   v("activations", o.activations);
 }

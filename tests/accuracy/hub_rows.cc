@@ -69,6 +69,7 @@ void lightning(Setup& s) {
   }
   s.reduce_bucket_elements = kBucket;
   s.prefetch_bucket_elements = kPrefetch;
+  s.offload.pin_memory = s.offload == OffloadPlan{};  // Lightning's DeepSpeedStrategy leaves it off
 }
 
 }  // namespace

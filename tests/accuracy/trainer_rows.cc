@@ -91,8 +91,11 @@ void optimizer(Setup& s, const Row& row) {
   if (contains(name, "Muon")) s.optimizer = OptimizerKind::kMuon;
   s.paged_optimizer = contains(name, "paged");
   const bool own = contains(name, "FusedAdam") || contains(name, "CPUAdam") || contains(name, "fused");
+  // What is on the host is DeepSpeed's own Adam's, unless a script brings PyTorch's.
+  const bool on_host =
+      s.offload.optimizer != OffloadPlace::kNone && s.framework == Framework::kDeepspeed && !row.says("notes", "not DeepSpeedCPUAdam");
   s.optimizer_implementation =
-      own || s.optimizer == OptimizerKind::kAdamW8bit ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
+      own || on_host || s.optimizer == OptimizerKind::kAdamW8bit ? OptimizerImplementation::kFused : OptimizerImplementation::kForeach;
 }
 
 void loss(Setup& s, const Row& row) {

@@ -27,6 +27,9 @@ Result<Setup> transformers_setup(const Row& row) {
   if (setup->software.released == 0 || row.text("software").empty()) {
     if (const int date = date_in(row.text("notes")); date > 0) setup->software.released = date;
   }
+  if (row.says("notes", "pinning and buffers at their defaults")) setup->offload.pin_memory = false;  // DeepSpeed's until 2026-08
+  // ColossalAI 0.1 copies tensors without pinning anything (colossalai/gemini/tensor_utils.py).
+  if (row.says("framework", "ColossalAI") && setup->offload != OffloadPlan{}) setup->offload.pin_memory = false;
   if (setup->finetune == Finetune::kLora && row.text("param_dtype").starts_with("fp32")) setup->frozen_dtype = Dtype::kF32;
   if (row.says("framework", "Mai (")) {
     const Dtype dtype = setup->lora.dtype;

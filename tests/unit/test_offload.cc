@@ -213,3 +213,43 @@ TEST_CASE("DeepSpeed's twin-flow: what cannot be split is refused, plan.json say
   CHECK_FALSE(with("deepspeed", {{"offload-optimizer-ratio", "0.4"}, {"optimizer", "lion"}}).ok());
   CHECK_FALSE(with("fsdp1", {{"offload-optimizer-ratio", "0.4"}}).ok());
 }
+
+// DeepSpeed's pull requests 5301 (pageable copies: 4 to 6 times slower) and 8207 (stage 3 waited for its gradients' copies).
+TEST_CASE("copies of pageable memory take longer and nothing hides them, further micro-batches copy sums of gradients") {
+  Setup s = eight_gpus();
+  s.sharding = Sharding::kZero3;
+  s.dp_shard = s.gpus_per_node = 2;
+  s.recompute = ActivationRecompute::kFull;
+  s.offload.optimizer = s.offload.parameters = OffloadPlace::kHost;
+  const auto offload_s = [&](bool pinned, int64_t micro_batches) {
+    s.offload.pin_memory = pinned;
+    s.gradient_accumulation = micro_batches;
+    return estimate_time(s).offload_exposed_s;
+  };
+  s.software.released = 202607;
+  const double pinned = offload_s(true, 1), pageable = offload_s(false, 1), further_s = offload_s(true, 5) - pinned;
+  CHECK(pageable > pinned + 2.0 * 2 * static_cast<double>(count_parameters(s.model).total) / 2 / 25e9);
+  CHECK(further_s > 0);
+  CHECK(offload_s(false, 5) - pageable > 4 * further_s);
+  s.software.released = 202608;
+  CHECK(offload_s(true, 5) - offload_s(true, 1) < further_s);
+  // A coherent link reads pageable memory where it is.
+  s.gpu = find_gpu(presets(), "gh200_96")->gpu;
+  s.offload.parameters = OffloadPlace::kNone;
+  CHECK(offload_s(false, 1) == offload_s(true, 1));
+}
+
+TEST_CASE("memory that is not pinned is DeepSpeed's to plan, the bundled trainer pins its own") {
+  const Flags asked = {
+      {"model", "1B"}, {"nodes", "1"}, {"sharding", "zero3"}, {"offload-optimizer", "host"}, {"offload-pin-memory", "false"}};
+  const auto with = [&](const std::string& trainer) {
+    Flags flags = asked;
+    flags.emplace_back("trainer", trainer);
+    return resolved(flags);
+  };
+  const Result<Problem> pageable = with("deepspeed");
+  REQUIRE(pageable.ok());
+  CHECK_FALSE(pageable->base.offload.pin_memory);
+  CHECK_FALSE(with("native").ok());
+  CHECK_FALSE(with("megatron").ok());
+}

@@ -18,7 +18,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 80> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 81> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -62,6 +62,7 @@ constexpr std::array<FieldPath, 80> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"recompute.policy", "parallel.recompute"},
                                                {"offload.optimizer", "parallel.offload.optimizer"},
                                                {"offload.optimizer_ratio", "parallel.offload.optimizer_ratio"},
+                                               {"offload.pin_memory", "parallel.offload.pin_memory"},
                                                {"offload.parameters", "parallel.offload.parameters"},
                                                {"offload.activations", "parallel.offload.activations"},
                                                {"precision.compute", "precision.compute"},

@@ -61,7 +61,8 @@ const Fields& no_fields() {
     flatten(to_json(Plan{}), "", fields);
     Plan with_scale;
     with_scale.precision.compute = Dtype::kF16;  // the loss scale is a matter of fp16 alone
-    with_scale.offload.optimizer_ratio = 0;      // and this is left out where all of it moves
+    with_scale.offload.optimizer_ratio = 0;      // and these are left out where all of it moves, and is pinned
+    with_scale.offload.pin_memory = false;
     flatten(to_json(with_scale), "", fields);
     for (const char* name : kOptionFields) fields[name] = nullptr;
     for (const auto& source : field_sources()) fields[source.first] = nullptr;

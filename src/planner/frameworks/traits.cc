@@ -68,6 +68,7 @@ constexpr FrameworkTraits kDeepspeedTraits = {
     .memory_reads_schedule = true,
     .copies = BufferCopies::kGradientBucket,
     .own_cpu_adam = true,
+    .sums_gradients_on_host = true,
     .python_hooks = true,
 };
 

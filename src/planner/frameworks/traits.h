@@ -75,6 +75,7 @@ struct FrameworkTraits {
   BufferCopies copies = BufferCopies::kNone;
   bool python = true;                    // runs its training loop; else nothing waits for an interpreter
   bool own_cpu_adam = false;             // for optimizer states in host memory
+  bool sums_gradients_on_host = false;   // of micro-batches, where its optimizer is
   bool python_hooks = false;             // ZeRO's hooks run in Python for every module or gradient
   bool even_stages = false;              // stages of equally many layers where they divide; else both ends count as a layer
   bool stages_split_messages = false;    // without sequence parallelism a TP rank sends its part to the next stage

@@ -166,6 +166,8 @@ class HardwareResolver {
       h.price_source = spec_.at("hardware.price").file.empty() ? "given" : "given, " + spec_.at("hardware.price").file;
     }
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
+    if (const auto memory = spec_.integer("hardware.host_memory"); memory.has_value()) h.host_memory_bytes = *memory;
+    if (const auto rate = spec_.number("hardware.host_memory_bandwidth"); rate.has_value()) out_.host_memory_bytes_per_s = *rate * 1e9;
     leave_margin(h);
   }
 

@@ -258,6 +258,9 @@ void resolve_native_offload(Resolving& r) {
     r.fail(code::kUnsupportedFeature, "parallel.offload.optimizer_ratio",
            "the bundled trainer moves the whole optimizer or nothing of it",
            "leave the share out, or --trainer deepspeed --offload-optimizer host");
+  if (!r.spec.boolean("parallel.offload.pin_memory").value_or(true))
+    r.fail(code::kUnsupportedFeature, "parallel.offload.pin_memory", "the bundled trainer pins what it keeps on the host",
+           "leave it out, or --trainer deepspeed");
   if (r.plan().offload.optimizer == OffloadPlace::kNvme)
     r.plan().host.disk_bytes_per_s = disk_rate(r.per_node, embedded_calibration());
   r.problem.setup.offload = r.plan().offload;
@@ -318,6 +321,19 @@ void read_optimizer_ratio(Resolving& r, OffloadPlan& o) {
   o.optimizer_ratio = *ratio;
 }
 
+void read_pin_memory(Resolving& r, OffloadPlan& o) {
+  constexpr std::string_view kPath = "parallel.offload.pin_memory";
+  const auto pinned = r.spec.boolean(kPath);
+  if (pinned.value_or(true)) return;
+  if (!r.require("offload_pageable", kPath, "offload to memory that is not pinned")) return;
+  if (o.optimizer == OffloadPlace::kNone && o.parameters == OffloadPlace::kNone) {
+    r.said.push_back(warning(code::kConflict, r.spec.at(kPath), "nothing is offloaded, so there is nothing to pin",
+                             "leave it out, or --offload-optimizer host"));
+    return;
+  }
+  o.pin_memory = false;
+}
+
 }  // namespace
 
 void resolve_offload(Resolving& r) {
@@ -334,6 +350,7 @@ void resolve_offload(Resolving& r) {
   read("parameters", o.parameters);
   read("activations", o.activations);
   read_optimizer_ratio(r, o);
+  read_pin_memory(r, o);
   move_together(r, o);
   r.problem.setup.offload = o;
 }

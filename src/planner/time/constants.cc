@@ -221,15 +221,21 @@ void resolve_host(TimeConstants& c, const Setup& s, const ConstantLookup& look) 
   const double host = s.host_memory_bytes_per_s > 0 ? s.host_memory_bytes_per_s : platform;
   const double link = (s.gpu.pcie_bytes_per_s > 0 ? s.gpu.pcie_bytes_per_s : 25e9) * look.at("offload.pcie_share");
   constexpr double kStreamShare = 0.8;  // of a memory's bandwidth (STREAM)
-  c.pcie_bytes_per_s = std::min(link, kStreamShare * host / std::max(1, s.gpus_per_node));
+  const double of_memory = kStreamShare * host / std::max(1, s.gpus_per_node);
+  c.pcie_bytes_per_s = std::min(link, of_memory);
+  // The driver copies pageable memory through a buffer of its own: 4 to 6 times slower (DeepSpeed's pull request 5301), and every byte
+  // is read, written and read. A coherent link reads it where it is (GH200: 93 and 97 GiB/s, vortex's pull request 7815).
+  constexpr double kPageableShare = 0.2, kCoherentLink = 2e11, kPageablePasses = 3;
+  if (!s.offload.pin_memory && s.gpu.pcie_bytes_per_s < kCoherentLink)
+    c.pcie_bytes_per_s = std::min(link * kPageableShare, of_memory / kPageablePasses);
   // The kernel is bound by the host's cores, and by what share of its memory's bandwidth they reach (arXiv 2101.06840, table 4: 10B
   // parameters in 2.57 s on two sockets of 24 cores and 256 GB/s).
   c.cpu_adam_bytes_per_s = std::min(look.at("offload.cpu_adam_bytes_per_s"), look.at("offload.cpu_adam_share") * host);
   // PyTorch's own AdamW took 5.7 times as long (the same table) until it had a fused kernel for the CPU (2.4). Without asking for that
   // one, PyTorch 2.11 still takes 6.3 to 8.9 times as long for tensors of 64M elements and 3.8 to 5.8 for 1M (1 to 8 cores of a Xeon,
   // fp32, 2026-11).
-  const bool fused =
-      s.traits().own_cpu_adam || (s.optimizer_implementation == OptimizerImplementation::kFused && runs_since(s, 202407));
+  const bool fused = (s.traits().own_cpu_adam && s.optimizer_implementation != OptimizerImplementation::kForeach) ||
+                     (s.optimizer_implementation == OptimizerImplementation::kFused && runs_since(s, 202407));
   if (!fused) c.cpu_adam_bytes_per_s /= 5.7;
 }
 

@@ -18,6 +18,7 @@
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
 #include "planner/time/layer_time.h"
+#include "planner/time/offload.h"
 #include "planner/time/reduction.h"
 
 namespace distsetup {
@@ -76,7 +77,6 @@ class StepModel {
   double scatter_layer_s(const LayerTime& layer, double trained) const;
   double gathered_bytes(double parameters) const;
   double optimizer_s(double parameters, TimeEstimate& t) const;
-  double activation_transfer_s() const;
   double stage_send_s() const;
   double copies_s(double parameters, double trained) const;
 
@@ -178,18 +178,6 @@ double StepModel::copies_s(double parameters, double trained) const {
   return bytes / c_.optimizer_bytes_per_s;
 }
 
-// Bytes that a layer saves for backward, over the host link, one way: its input; or what torchtitan's list keeps (input, two of q, k,
-// v, attention, one of gate and up, down); or all of it. Megatron offloads as many layers as the transfers hide behind, half at most.
-double StepModel::activation_transfer_s() const {
-  const Geometry& g = s_.model;
-  const double width = g.gated_mlp ? 3 : 2, f = static_cast<double>(g.feed_forward) / s_.tp;
-  double saved = 12 * rank_.hidden + 2 * width * f;
-  if (traits_.offloads_residual_alone) return rank_.tokens * 2 * rank_.hidden / c_.pcie_bytes_per_s;
-  if (s_.recompute == ActivationRecompute::kFull) saved = 2 * rank_.hidden;
-  if (s_.recompute == ActivationRecompute::kOpSelective) saved = 8 * rank_.hidden + 2 * f;
-  return rank_.tokens * saved / c_.pcie_bytes_per_s * traits_.offloaded_layers;
-}
-
 double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
   const StateBytes bytes = state_bytes(s_);
   const double traffic = 2 * bytes.optimizer + 3 * bytes.gradient + (s_.master_copy ? 1 : 2) * bytes.parameter;
@@ -205,13 +193,9 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
     t.offload_exposed_s += parameters * (bytes.optimizer + bytes.parameter) / c_.pcie_bytes_per_s;
     return parameters * traffic / c_.optimizer_bytes_per_s;
   }
-  // Gradients down, Adam on the host (its memory is the node's), parameters up. NVMe: states read and written. Adam reads and writes
-  // master and moments, reads the gradient clipped in place, and makes the 16-bit copy. What stays on the device is updated there.
-  const double moved = parameters - optimizer_elements_on_device(s_, parameters), on_node = moved * s_.gpus_per_node;
-  const double gradient = s_.master_copy ? 4 : bytes.gradient, written = s_.master_copy ? 4 + 2 : 2 * bytes.parameter;  // 2: the cast
-  double host = on_node * (2 * bytes.optimizer + 3 * gradient + written) / c_.cpu_adam_bytes_per_s;
-  if (s_.offload.optimizer == OffloadPlace::kNvme) host = std::max(host, 2 * on_node * bytes.optimizer / c_.nvme_bytes_per_s);
-  t.offload_exposed_s += host + moved * (bytes_of(s_.gradient_dtype) + 2) / c_.pcie_bytes_per_s;
+  // What stays on the device is updated there.
+  const double moved = parameters - optimizer_elements_on_device(s_, parameters);
+  t.offload_exposed_s += host_update_s(s_, c_, moved);
   return (parameters - moved) * traffic * c_.foreach_cost / c_.optimizer_bytes_per_s;
 }
 
@@ -256,7 +240,7 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const bool from_host = s_.offload.parameters != OffloadPlace::kNone, whole = traits_.streams_host_parameters;
   const double of_layer = whole ? layer.parameters * (rank_.low ? 1 : 2) : gathered_bytes(layer.parameters) / rank_.shards;
   const double up = from_host ? of_layer / c_.pcie_bytes_per_s : 0;
-  t.offload_exposed_s += micro_batches_ * own * (std::max(0.0, up - one.forward_s) + std::max(0.0, up - one.backward_s));
+  t.offload_exposed_s += micro_batches_ * own * (exposed_copy_s(s_, up, one.forward_s) + exposed_copy_s(s_, up, one.backward_s));
   if (rank_.shards == 1 || !gathers_parameters()) return transfers;
   // Without peer-to-peer transfers a gather goes through host memory over the same link.
   const double shared_link = s_.gpu.p2p || rank_.shard_group.domains() > 1 ? 0 : up;
@@ -305,7 +289,7 @@ void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stag
   const LayerTime& layer = one.time;
   const double m = micro_batches_, own = stage.layers, forwards = one.forwards;
   if (s_.offload.activations != OffloadPlace::kNone) {
-    const double moved = activation_transfer_s();
+    const double moved = activation_copy_s(s_, c_, rank_.tokens, rank_.hidden);
     t.offload_exposed_s += m * own * (std::max(0.0, moved - one.forward_s) + std::max(0.0, moved - one.backward_s));
   }
   const double copies = copies_s(layer.parameters, one.trained), loss = stage.ends_s * (2 + forwards) / 3;
@@ -369,7 +353,9 @@ TimeEstimate StepModel::run() {
   t.communication_exposed_s += gradient_reduction_s(one, stage, stage_parameters);
   const double split = s_.sharding == Sharding::kDdp ? 1 : rank_.shards;
   const double of_experts = rank_.experts_apart ? own * one.time.expert_parameters : 0;
-  t.optimizer_s = optimizer_s((stage_parameters - of_experts) / split + of_experts / rank_.expert_shards, t) + c_.step_s;
+  const double of_rank = (stage_parameters - of_experts) / split + of_experts / rank_.expert_shards;
+  t.optimizer_s = optimizer_s(of_rank, t) + c_.step_s;
+  t.offload_exposed_s += host_sums_s(s_, c_, of_rank - optimizer_elements_on_device(s_, of_rank), own * one.backward_s);
   t.optimizer_s += own * one.time.orthogonalise_s / split;  // each rank takes whole matrices, as many as the others
 
   const double work = t.gemm_s + t.attention_s + t.elementwise_s + t.recompute_s + t.loss_s + t.launch_s + t.bubble_s + t.optimizer_s +
