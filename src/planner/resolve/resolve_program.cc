@@ -94,6 +94,8 @@ void resolve_storage(Resolving& r) {
     p.master = Dtype::kBf16;
     s.master_copy = false;
     s.parameter_dtype = s.gradient_dtype = Dtype::kBf16;
+    // PyTorch makes moments like the parameters (torch/optim/adamw.py: zeros_like).
+    if (!r.spec.text("precision.optimizer_state").has_value()) p.optimizer_state = s.state_dtype = Dtype::kBf16;
   }
 }
 
