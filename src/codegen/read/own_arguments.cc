@@ -36,6 +36,26 @@ bool is_settings_file(std::string_view path) {
   return path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".json") || path.ends_with(".toml");
 }
 
+const foreign::ShellWord* file_of_tool(const foreign::LaunchStage& stage, const foreign::LaunchLine& line) {
+  if (stage.program != foreign::LaunchProgram::kScript) return nullptr;
+  const std::string name = stage.name.substr(stage.name.rfind('/') + 1);
+  // These take one as their first argument alone (swift/cli/main.py, llamafactory/hparams/parser.py).
+  const bool is_first = name == "swift" || name == "megatron" || name == "llamafactory-cli";
+  // transformers' examples take a file as their only argument (run_clm.py: len(sys.argv) == 2), and so do scripts and modules that
+  // follow them.
+  const bool is_only_argument =
+      name.find('.') != std::string::npos && !name.ends_with(".sh") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
+      std::all_of(stage.options.begin(), stage.options.end(), [](const auto& one) { return one.name == "local_rank"; });
+  if (!is_first && !is_only_argument && name != "axolotl" && name != "axolotl.cli.train") return nullptr;
+  for (const foreign::ShellWord& word : stage.positionals) {
+    if (word.text.find('=') != std::string::npos || !is_settings_file(word.text)) continue;
+    // Behind an option it is one more of that option's values: --dataset a.json b.json.
+    const bool is_behind_option = !stage.options.empty() && stage.options.front().span.begin < word.span.begin;
+    return is_first && is_behind_option ? nullptr : &word;
+  }
+  return nullptr;
+}
+
 bool names_model(const std::string& text) {
   const size_t slash = text.rfind('/');
   if (slash == std::string::npos || text.find(':') != std::string::npos) return false;

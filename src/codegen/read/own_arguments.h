@@ -7,6 +7,7 @@
 
 #include "codegen/read/found.h"
 #include "codegen/read/reading.h"
+#include "codegen/shell/launch_line.h"
 #include "codegen/tables/templates.h"
 
 namespace distsetup {
@@ -17,6 +18,10 @@ std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templa
 
 // A file of settings, by its ending.
 bool is_settings_file(std::string_view path);
+
+// llamafactory-cli train sft.yaml, accelerate launch -m axolotl.cli.train sft.yaml: the word that names the file; nullptr: there is
+// none.
+const foreign::ShellWord* file_of_tool(const foreign::LaunchStage& stage, const foreign::LaunchLine& line);
 
 // A path, or a name on the Hub; "SiT-XL/2" is a size of a script's own, and "hf-hub:a/b" a name in another library.
 bool names_model(const std::string& text);

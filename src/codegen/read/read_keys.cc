@@ -10,6 +10,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "base/value_json.h"
 #include "codegen/read/checks.h"
 #include "codegen/read/match.h"
 #include "codegen/read/settings.h"
@@ -123,12 +124,30 @@ class TableReading {
     }
   }
 
+  // "--lr_scheduler_kwargs '{\"min_lr\": 1e-6}'" where the table has rows for what is in it: its members, one by one.
+  bool add_members(const FoundKey& found) {
+    if (!found.text.starts_with('{') || found.is_list || !found.unknown.empty()) return false;
+    const std::string below = found.key + ".";
+    const auto has_row = [&below](const auto& row) { return row.key.starts_with(below); };
+    if (std::none_of(table_.rows.begin(), table_.rows.end(), has_row) &&
+        std::none_of(table_.reads.begin(), table_.reads.end(), has_row))
+      return false;
+    const Result<Value> members = parse_json(found.text, found.at.file);
+    if (!members.ok() || members->kind != Value::Kind::kMap) return false;
+    for (FoundKey& member : found_in(*members)) {
+      member.key = below + member.key;
+      member.at = found.at;
+      add(std::move(member));
+    }
+    return true;
+  }
+
   // The key under the name that the table has for it (`read_as`), and words that stand for themselves ("full_shard auto_wrap") apart.
   void add(FoundKey found) {
     found.key = named(table_, found.key);
     const bool is_empty = found.text.empty() && found.items.empty() && found.unknown.empty() && !found.stands_alone && !found.is_null;
     if (is_empty) return lose(found, "it is empty: nothing is given");
-    if (is_choice(found)) return;
+    if (is_choice(found) || add_members(found)) return;
     const bool has_words = std::find(table_.words.begin(), table_.words.end(), found.key) != table_.words.end();
     if (!has_words || (!found.is_list && found.text.find_first_of(" ,") == std::string::npos)) {
       found_.push_back(std::move(found));

@@ -184,7 +184,13 @@ class ScriptReader {
 
   // "train.py settings.yaml --lr 1e-5", "train.py --config settings.yaml --lr 1e-5"
   static bool names_settings(const LaunchStage& stage) {
-    const auto is_file = [](const foreign::ShellWord& word) { return is_settings_file(word.text); };
+    const auto is_file = [&stage](const foreign::ShellWord& word) {
+      // "--dataset a.json b.json": the second of two files is no settings, either.
+      const auto has = [&word](const LaunchOption& one) {
+        return is_settings_file(one.value) && std::find(one.more.begin(), one.more.end(), word.text) != one.more.end();
+      };
+      return is_settings_file(word.text) && std::none_of(stage.options.begin(), stage.options.end(), has);
+    };
     return is_settings_file(stage.value("config")) || std::any_of(stage.positionals.begin(), stage.positionals.end(), is_file);
   }
 
@@ -216,8 +222,10 @@ class ScriptReader {
     std::string_view name = stage.name;
     if (name.ends_with(".py")) name.remove_suffix(3);
     name = name.substr(name.find_last_of("/.") + 1);
-    for (const ProgramRow& row : (*table)->programs) {
-      if (row.program != name) continue;
+    const auto& rows = (*table)->programs;
+    const bool is_named = std::any_of(rows.begin(), rows.end(), [name](const ProgramRow& row) { return row.program == name; });
+    for (const ProgramRow& row : rows) {
+      if (row.program != (is_named ? name : "*")) continue;
       for (const auto& [field, text] : row.fields) reading.fields[field] = {Json(text), stage.name, source_.at(stage.span.begin)};
       if (!row.drop.empty()) reading.lost.push_back({"program", stage.name, row.drop, source_.at(stage.span.begin)});
     }
@@ -252,23 +260,6 @@ class ScriptReader {
       return std::any_of(own.begin(), own.end(), [&lost](const FoundKey& one) { return one.key == lost.key; });
     });
     keys_of("launchers/deepspeed.yaml", std::move(own));
-  }
-
-  // llamafactory-cli train sft.yaml, accelerate launch -m axolotl.cli.train sft.yaml
-  void add_file_of_tool(const LaunchStage& stage, const LaunchLine& line, std::vector<FoundKey>& keys) const {
-    const std::string name = stage.name.substr(stage.name.rfind('/') + 1);
-    const bool is_swift = name == "swift" || name == "megatron";  // takes one as its first argument alone (swift/cli/main.py)
-    // transformers' examples take a file as their only argument (run_clm.py: len(sys.argv) == 2), and so do scripts and modules that
-    // follow them.
-    const bool is_only_argument =
-        name.find('.') != std::string::npos && !name.ends_with(".sh") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
-        std::all_of(stage.options.begin(), stage.options.end(), [](const LaunchOption& one) { return one.name == "local_rank"; });
-    if (!is_swift && !is_only_argument && name != "llamafactory-cli" && name != "axolotl" && name != "axolotl.cli.train") return;
-    for (const foreign::ShellWord& word : stage.positionals) {
-      if (word.text.find('=') != std::string::npos || !is_settings_file(word.text)) continue;
-      keys.push_back(found("config", word.text, true, word.span));
-      return;
-    }
   }
 
   void tell_started(const LaunchLine& line) {
@@ -309,7 +300,8 @@ class ScriptReader {
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
-    if (stage.program == LaunchProgram::kScript) add_file_of_tool(stage, line, keys);
+    if (const foreign::ShellWord* file = file_of_tool(stage, line); file != nullptr)
+      keys.push_back(found("config", file->text, true, file->span));
     if (is_xtuner(stage)) return add(reading_of_xtuner(stage, keys, file_, source_.at(stage.span.begin)));
     if (keys.empty()) return;
     if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));

@@ -174,6 +174,7 @@ ReadSettings settings_of(const ReadFields& fields) {
       out.lost.push_back({read.key, field_text(read.value),
                           field == "derived.layers_per_virtual_stage"
                               ? "how many chunks a stage has follows from the model's layers: --virtual-stages"
+                          : field == "options.saves"             ? "when checkpoints are written: --checkpoint-every"
                           : field == "derived.samples"           ? "how many steps that is depends on the data: --steps"
                           : field.compare(0, 4, "job.") == 0     ? "it belongs to the job script, not to a run"
                           : field.compare(0, 8, "options.") == 0 ? "it is a matter of the file's own form, not of a run"

@@ -159,7 +159,7 @@ void settle_training(ReadFields& fields) {
   if (const auto interval = whole(fields, "derived.save_interval"))
     derive(fields, "derived.save_interval", "checkpoint.every_steps", *interval);
   if (const auto seed = whole(fields, "derived.positive_seed"); seed && *seed > 0)
-    derive(fields, "derived.positive_seed", "train.seed", *seed - 1);
+    derive(fields, "derived.positive_seed", "train.seed", *seed);
   if (const auto minutes = whole(fields, "derived.timeout_minutes"))
     derive(fields, "derived.timeout_minutes", "launch.collective_timeout_s", *minutes * 60);
   scale(fields, "derived.min_learning_rate_factor", "train.learning_rate", "train.min_learning_rate");

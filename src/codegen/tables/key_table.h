@@ -89,7 +89,7 @@ struct AcceptedNames {
 
 // What follows from the program alone: train_dpo is started, whatever its flags are.
 struct ProgramRow {
-  std::string program;                                      // "train_dpo": of openrlhf.cli.train_dpo, of train_dpo.py
+  std::string program;                                      // "train_dpo": of openrlhf.cli.train_dpo, of train_dpo.py; "*": any other
   std::vector<std::pair<std::string, std::string>> fields;  // of a plan -> text
   std::string drop;                                         // what no plan holds of it
 };

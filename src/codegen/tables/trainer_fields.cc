@@ -90,7 +90,7 @@ void set_trainer_fields(Fields& fields, const Plan& plan) {
   set("derived.warmup_ratio", ratio(static_cast<double>(train.warmup_steps), static_cast<double>(train.steps)));
   set("derived.save_interval", plan.checkpoint.every_steps > 0 ? plan.checkpoint.every_steps : train.steps);
   set("derived.grouped_queries", model.num_kv_heads != model.num_heads);
-  set("derived.positive_seed", train.seed + 1);  // Megatron refuses 0
+  set("derived.positive_seed", std::max<int64_t>(1, train.seed));  // Megatron refuses 0
   set("derived.timeout_minutes", (plan.launch.collective_timeout_s + 59) / 60);
   set("derived.offloaded_layers", model.num_layers - 1);  // Megatron keeps the last layer
   // Megatron's block method: the first layers of every chunk of a stage, as many as one in k are. A file that was read may not say k.
