@@ -255,6 +255,26 @@ TEST_CASE("choices: where the host is too small that is what is said") {
   }));
 }
 
+// 18 bytes per parameter of 8B, 145 GB: the answer is a plan that lacks nothing on the device, not one that lacks less in all.
+TEST_CASE("choices: a host that is too small is no reason to miss on the device as well") {
+  const Result<Problem> problem = resolved({{"model", "8B"},
+                                            {"gpu", "rtx_4090"},
+                                            {"gpus", "2"},
+                                            {"nodes", "1"},
+                                            {"trainer", "deepspeed"},
+                                            {"sharding", "zero3"},
+                                            {"offload-optimizer", "host"},
+                                            {"offload-parameters", "host"},
+                                            {"host-memory", "96GiB"}});
+  REQUIRE(problem.ok());
+  const Plan plan = *make_plan(*problem);
+  CHECK(plan.verdict == Verdict::kDoesNotFit);
+  CHECK(plan.memory.device_bytes < plan.memory.capacity_bytes);
+  CHECK(std::any_of(plan.diagnostics.begin(), plan.diagnostics.end(), [](const Diagnostic& d) {
+    return d.message.find("the host needs 155.8 GiB per node and has 96.0 GiB") != std::string::npos;
+  }));
+}
+
 TEST_CASE("choices: how often to save follows the rate of failures that is given") {
   const auto interval = [](const char* hours) {
     const Result<Problem> problem = resolved({{"model", "8B"},

@@ -121,7 +121,8 @@ class FrameworkPredictor final : public Predictor {
     const int64_t allocated = known.simulated->allocated_bytes;
     c.simulated = true;
     c.device_bytes = c.tie_bytes = std::max(c.device_bytes, allocated + p_.base.hardware.context_bytes);
-    c.fit_probability = known.at_best;  // the replay says more
+    c.missing_host_bytes = missing_host_bytes(*known.simulated);
+    c.fit_probability = c.missing_host_bytes > 0 ? 0 : known.at_best;  // the replay says more
     c.verdict = verdict_of(c.fit_probability);
   }
 
