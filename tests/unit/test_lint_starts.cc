@@ -78,6 +78,27 @@ TEST_CASE("lint starts: a DeepSpeed JSON beside an argument that is left at its 
   CHECK(found("other.json", "0.3", "").empty());
 }
 
+TEST_CASE("lint starts: every key that nobody is known to read is named", "[lint]") {
+  const auto message = [](const std::string& path, const std::string& text, const std::string& code) {
+    std::vector<std::string> out;
+    for (const LintFinding& one : lint_files({{path, text}}, {}).findings) {
+      if (one.diagnostic.code == code) out.push_back(one.diagnostic.message + "; " + one.diagnostic.help.substr(0, 11));
+    }
+    return out;
+  };
+  const std::string head =
+      R"({"train_batch_size": 8, "gradient_clipping": 1.0, "steps_per_print": 9, "zero_optimization": {"stage": 2}, )";
+  CHECK(message("ds.json", head + R"("frob": 1, "baz_qux": 2, "foo_bar": {}})", "DSJ003") ==
+        std::vector<std::string>{
+            "'frob' is silently ignored: DeepSpeed does not know it, nor 'baz_qux' and 'foo_bar'; remove them"});
+  CHECK(message("ds.json", head + R"("frob": 1})", "DSJ003") ==
+        std::vector<std::string>{"'frob' is silently ignored: DeepSpeed does not know it; remove it; "});
+  CHECK(message("a.yaml", "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2, fsdp_foo: 1, fsdp_bar: 2}\n",
+                "FSDP020") ==
+        std::vector<std::string>{
+            "'fsdp_config.fsdp_foo' is silently ignored: accelerate does not know it, nor 'fsdp_config.fsdp_bar'; remove them"});
+}
+
 TEST_CASE("lint starts: a name of an earlier release is said with its new one", "[lint]") {
   const std::string swift =
       "#!/bin/bash\nexport OMP_NUM_THREADS=8\nNPROC_PER_NODE=8 swift sft --model Qwen/Qwen2.5-7B --dataset x.jsonl ";

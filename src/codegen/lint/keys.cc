@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/map_reader.h"
@@ -284,7 +285,10 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
                    const Value& map, UnknownNames& names_of_table, Findings& report) {
   std::vector<std::string> names;
   for (const KeySpec& one : section.keys) names.push_back(section.prefixes.empty() ? one.name : section.prefixes[0] + one.name);
-  size_t num_far = 0;
+  std::vector<std::string> far_paths;  // the finding of the first one names them all: somebody else reads them
+  TextSpan far_at;
+  std::string far_says;
+  FindingDetails far_details;
   for (size_t i = 0; i < map.entries.size(); ++i) {
     const std::string& key = map.entries[i].first;
     const std::string path = section.path.empty() ? key : section.path + "." + key;
@@ -320,7 +324,8 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
       const bool is_forks = section.unknown != "silent" && at.value->kind == Value::Kind::kMap && !is_elsewhere &&
                             misspelt_name(key, names).empty() && where_else(table, section, key).empty();
       if (help.empty()) help = fmt::format("remove it; {}", suggest(key, names));
-      if (is_far && num_far++ > 0) continue;  // the first one stands for what somebody else reads
+      if (is_far) far_paths.push_back(path);
+      if (far_paths.size() > 1 && is_far) continue;
       const std::string meant = near.empty() ? key : near;
       const bool may_be_scripts = section.read_by_scripts && misspelt_name(key, names).empty() && key.find('_') == std::string::npos;
       const bool is_minor = std::find(section.minor.begin(), section.minor.end(), bare_key(section, meant)) != section.minor.end();
@@ -331,12 +336,16 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
           (is_minor || is_idle || section.near == "warning" ||
            (section.only_meant && !is_elsewhere && !is_meant_for_known(section, key, names)) || asks_for_nothing(*at.value) ||
            only_tunes(table, section, key) || (is_elsewhere && !decides_training(section, key, *at.value)));
-      report.add(section.code, d, key_span(d, at), how,
-                 {help,
-                  section.unknown,
-                  {},
-                  is_far || is_harmless || is_forks ? std::optional<Severity>(Severity::kWarning) : std::nullopt,
-                  may_be_scripts ? "no script of your own reads it" : ""});
+      FindingDetails details{help,
+                             section.unknown,
+                             {},
+                             is_far || is_harmless || is_forks ? std::optional<Severity>(Severity::kWarning) : std::nullopt,
+                             may_be_scripts ? "no script of your own reads it" : ""};
+      if (is_far) {
+        std::tie(far_at, far_says, far_details) = std::tuple(key_span(d, at), how, std::move(details));
+      } else {
+        report.add(section.code, d, key_span(d, at), how, std::move(details));
+      }
       continue;
     }
     if (const std::string why = why_not_in_release(table, *spec, version); !why.empty()) {
@@ -360,6 +369,8 @@ void check_section(const Accepted& table, const AcceptedSection& section, const 
                 {},
                 may_work ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
   }
+  if (far_paths.size() > 1 && far_details.help.starts_with("remove it")) far_details.help.replace(7, 2, "them");
+  if (!far_paths.empty()) report.add(section.code, d, far_at, far_says + and_others(far_paths), std::move(far_details));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "codegen/lint/other_releases.h"
 
 namespace distsetup::lint {
@@ -75,6 +77,15 @@ void report_own(const Document& d, const UnknownNames& names, const std::vector<
 }
 
 }  // namespace
+
+std::string and_others(const std::vector<std::string>& names) {
+  constexpr size_t kMostNamed = 8;
+  const size_t end = std::min(names.size(), 1 + kMostNamed), num_more = names.size() - end;
+  std::string out;
+  for (size_t i = 1; i < end; ++i)
+    out += fmt::format("{}'{}'", i == 1 ? ", nor " : i + 1 == end && num_more == 0 ? " and " : ", ", names[i]);
+  return num_more == 0 ? out : out + fmt::format(" and {} more", num_more);
+}
 
 void report_unknown_names(const Document& d, const UnknownNames& names, NamesOf whose, Findings& report) {
   std::vector<const UnknownName*> misspelt, gone, own;

@@ -30,6 +30,9 @@ struct UnknownNames {
   bool is_own_parser = false;  // a script of somebody's own, which may mean what it says
 };
 
+// Behind what is said of the first name, the other ones: ", nor 'b' and 'c'". "" of one name.
+std::string and_others(const std::vector<std::string>& names);
+
 void report_unknown_names(const Document& d, const UnknownNames& names, NamesOf whose, Findings& report);
 
 }  // namespace distsetup::lint
