@@ -88,11 +88,12 @@ TEST_CASE("lint starts: every key that nobody is known to read is named", "[lint
   };
   const std::string head =
       R"({"train_batch_size": 8, "gradient_clipping": 1.0, "steps_per_print": 9, "zero_optimization": {"stage": 2}, )";
-  CHECK(message("ds.json", head + R"("frob": 1, "baz_qux": 2, "foo_bar": {}})", "DSJ003") ==
+  CHECK(message("ds.json", head + R"("frob": 1, "baz_qux": 2, "monitor_config": {}})", "DSJ003") ==
         std::vector<std::string>{
-            "'frob' is silently ignored: DeepSpeed does not know it, nor 'baz_qux' and 'foo_bar'; remove them"});
+            "'frob' is silently ignored: DeepSpeed does not know it, nor 'baz_qux' and 'monitor_config'; remove them"});
   CHECK(message("ds.json", head + R"("frob": 1})", "DSJ003") ==
         std::vector<std::string>{"'frob' is silently ignored: DeepSpeed does not know it; remove it; "});
+  CHECK(message("ds.json", head + R"("trackio": {"enabled": true}})", "DSJ003").empty());
   CHECK(message("a.yaml", "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2, fsdp_foo: 1, fsdp_bar: 2}\n",
                 "FSDP020") ==
         std::vector<std::string>{
