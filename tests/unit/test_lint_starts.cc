@@ -78,6 +78,66 @@ TEST_CASE("lint starts: a DeepSpeed JSON beside an argument that is left at its 
   CHECK(found("other.json", "0.3", "").empty());
 }
 
+TEST_CASE("lint starts: DeepSpeed's settings beside the flags of a script", "[lint]") {
+  const std::string flags = " --output_dir o --per_device_train_batch_size 4 ", loop = "loop.py --per_device_train_batch_size 4 ",
+                    saves = "--save_steps 10 --logging_steps 1 --eval_strategy no ";
+  struct Case {
+    std::string script, settings, said;
+  };
+  const auto check_all = [](const std::string& path, const std::vector<Case>& cases) {
+    for (const Case& one : cases) {
+      INFO(one.script << "\n" << one.settings);
+      const bool is_json = path.ends_with(".json");
+      const std::string settings =
+          is_json ? R"({"zero_optimization": {"stage": 2}, "steps_per_print": 9, )" + one.settings + "}" : one.settings;
+      CHECK(said({{"run.sh", one.script + "\n"}, {path, settings}}, "HF003") == one.said);
+    }
+  };
+  const std::string run = "deepspeed --num_gpus 8 t.py --deepspeed conf/ds.json" + flags,
+                    own = "deepspeed t.py --deepspeed_config ds.json";
+  check_all("ds.json",
+            {{run + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)", "error"},
+             {run + "--gradient_accumulation_steps 8", R"("gradient_accumulation_steps": 8)", kNothing},
+             {run + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": "auto")", kNothing},
+             {"GAS=${1:-4}\n" + run + "--gradient_accumulation_steps $GAS", R"("gradient_accumulation_steps": 8)", "warning"},
+             {run + "--gradient_accumulation_steps $GAS", R"("gradient_accumulation_steps": 8)", kNothing},
+             {run, R"("gradient_accumulation_steps": 8)", "warning"},  // the Trainer's is 1
+             {run + "\"$@\"", R"("gradient_accumulation_steps": 8)", kNothing},
+             {run + "$MORE", R"("gradient_accumulation_steps": 8)", kNothing},
+             {run + "--learning_rate 1e-5", R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})", "error"},
+             {run + "--learning_rate 1e-5", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3}})", "error"},
+             {run + "--learning_rate 1e-3", R"("optimizer": {"type": "AdamW", "params": {"lr": 0.001}})", kNothing},
+             {run + "--warmup_steps 0.1", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9}})", kNothing},
+             {run + "--warmup_steps 10", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9}})", "error"},
+             {run + "--auto_find_batch_size", R"("train_micro_batch_size_per_gpu": 2)", kNothing},
+             {run + "--fp16 False", R"("train_micro_batch_size_per_gpu": 2)", "error"},
+             {run + "--bf16", R"("bf16": {"enabled": false})", "error"},
+             {run + "--bf16 True", R"("bf16": {"enabled": true})", kNothing},
+             {run + "--gradient_accumulation_steps 4", R"("train_batch_size": 100)", "error"},
+             {run + "--gradient_accumulation_steps 4", R"("train_batch_size": 256)", kNothing},  // of how many machines, nobody says
+             {"torchrun --standalone --nproc_per_node 8 t.py --deepspeed ds.json" + flags + "--gradient_accumulation_steps 4",
+              R"("train_batch_size": 256)", "error"},
+             {"deepspeed t.py --deepspeed other.json" + flags + "--gradient_accumulation_steps 4",
+              R"("gradient_accumulation_steps": 8)", kNothing},
+             {own + flags + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)", kNothing}});
+  const std::string file = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {gradient_accumulation_steps: 8}\n",
+                    launch = "accelerate launch --config_file conf/a.yaml ", four = "--gradient_accumulation_steps 4";
+  check_all("a.yaml", {{launch + loop + saves + four, file, "error"},
+                       {launch + loop + four, file, "warning"},  // a loop of one's own may have these three
+                       {launch + loop + saves + "--gradient_accumulation_steps 8", file, kNothing},
+                       {launch + loop + saves, file, "warning"},
+                       {launch + "--gradient_accumulation_steps 4 " + loop + saves + four, file, kNothing},
+                       {launch + loop + saves + four, "distributed_type: FSDP\ngradient_accumulation_steps: 8\n", kNothing},
+                       {"accelerate launch --config_file b.yaml " + loop + saves + four, file, kNothing},
+                       {launch + "t.py --deepspeed other.json " + four, file, kNothing}});
+  const std::string arguments = "output_dir: o\npacking: true\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n";
+  CHECK(said({{"a.yaml", file}, {"sft.yaml", arguments}}, "HF003") == "warning");
+  CHECK(said({{"a.yaml", file}, {"sft.yaml", arguments + "deepspeed: ds.json\n"}}, "HF003").empty());
+  CHECK(said({{"a.yaml", file}, {"sft.yaml", arguments}, {"run.sh", launch + "t.py sft.yaml --gradient_accumulation_steps 8\n"}},
+             "HF003")
+            .empty());
+}
+
 TEST_CASE("lint starts: every key that nobody is known to read is named", "[lint]") {
   const auto message = [](const std::string& path, const std::string& text, const std::string& code) {
     std::vector<std::string> out;

@@ -1,4 +1,4 @@
-// Fields of Hugging Face TrainingArguments, and where they meet a DeepSpeed JSON.
+// Fields of Hugging Face TrainingArguments. Where they meet the settings of DeepSpeed is trainer_match.cc.
 #include "codegen/lint/training_arguments.h"
 
 #include <fmt/format.h>
@@ -15,56 +15,6 @@
 
 namespace distsetup::lint {
 namespace {
-
-struct Pair {
-  std::string_view json, argument;
-  std::optional<double> usual = {};  // what the argument is where nothing says it, in TRL and LLaMA-Factory, too
-};
-// transformers, integrations/deepspeed.py: fill_match; training_args.py.
-constexpr std::array<Pair, 7> kMatched = {{{"train_micro_batch_size_per_gpu", "per_device_train_batch_size"},
-                                           {"gradient_accumulation_steps", "gradient_accumulation_steps", 1},
-                                           {"gradient_clipping", "max_grad_norm", 1},
-                                           {"optimizer.params.lr", "learning_rate"},
-                                           {"optimizer.params.weight_decay", "weight_decay"},
-                                           {"bf16.enabled", "bf16"},
-                                           {"fp16.enabled", "fp16"}}};
-
-bool differ(const Value& a, const Value& b) {
-  const auto x = real_of(a), y = real_of(b);
-  if (x && y) return *x != *y;
-  return a.text != b.text;
-}
-
-std::string file_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
-
-// A number in the JSON beside an argument that the file does not give: the script or its command line may.
-void hf_usual_value(const Document& d, const Document& json, const Pair& pair, Findings& report) {
-  const TreeNode at = node(json.root, pair.json), named = node(d.root, "deepspeed");
-  if (!at || !named || !pair.usual || has(d.root, pair.argument) || file_name(named.text()) != file_name(json.path)) return;
-  const auto x = real_of(*at.value);
-  if (!x || *x == *pair.usual) return;
-  report.add("HF003", json, value_span(json, *at.value),
-             fmt::format("'{}' is {} here, and '{}', which '{}' does not give, is {}", pair.json, at.text(), pair.argument, d.path,
-                         *pair.usual),
-             {.error_if = fmt::format("nothing else gives {}", pair.argument)});
-}
-
-void hf_matches(const LintSetup& setup, const Document& d, Findings& report) {
-  for (const auto& other : setup.documents) {
-    if (!other->is(file_kind::kDeepspeed)) continue;
-    for (const Pair& pair : kMatched) {
-      hf_usual_value(d, *other, pair, report);
-      const TreeNode json = node(other->root, pair.json), argument = node(d.root, pair.argument);
-      if (!json || !argument || json.value->kind != Value::Kind::kScalar || json.text() == "auto" ||
-          argument.value->kind != Value::Kind::kScalar)
-        continue;
-      if (!differ(*json.value, *argument.value)) continue;
-      report.add(
-          "HF003", d, value_span(d, *argument.value),
-          fmt::format("'{}' is {} here and '{}' is {} in '{}'", pair.argument, argument.text(), pair.json, json.text(), other->path));
-    }
-  }
-}
 
 // A switch that stands alone or says so; of a variable nobody knows here what it says.
 bool is_on(const LaunchOption* option) {
@@ -184,7 +134,6 @@ void check_training_arguments(const LintSetup& setup, const Document& d, Finding
           {.bites = "parse", .error_if = may_be_2 && version.empty() ? "Transformers is 5.10 or later, which takes version 2" : ""});
     }
   }
-  hf_matches(setup, d, report);
   hf_words(d, report);
   hf_best_model(d, report);
   hf_ranges(d, report);

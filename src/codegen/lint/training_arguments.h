@@ -1,4 +1,4 @@
-// Fields of Hugging Face TrainingArguments, and where they meet a DeepSpeed JSON.
+// Fields of Hugging Face TrainingArguments.
 #pragma once
 #include "codegen/lint/findings.h"
 
