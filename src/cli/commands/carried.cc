@@ -102,7 +102,9 @@ Diagnostics check_sharding_is_known(const std::string& target, const ReadFields&
   if (fields.count(kSharding) > 0 || covered == nullptr || covered->how == Coverage::kNotApplicable) return {};
   const std::string plan_it = fmt::format("or let a plan choose: distsetup emit --target {} --from FILE --model NAME", target);
   for (const LostKey& one : lost) {
-    const bool is_strategy = one.key.find("deepspeed") != std::string::npos || one.key.find("fsdp") != std::string::npos;
+    // accelerate launch --config_file FILE, too
+    const bool is_strategy =
+        one.key.find("deepspeed") != std::string::npos || one.key.find("fsdp") != std::string::npos || one.key == "config_file";
     if (!one.is_file || !is_strategy) continue;
     return {error(code::kUnknownValue, one.at,
                   fmt::format("'{}' names '{}', which is not here and says how the model is sharded", one.key, one.text),
