@@ -152,6 +152,9 @@ Result<Artifact> emit_table(const TemplateSet& templates, const std::string& tab
 Result<Artifacts> emit_target(const TemplateSet& templates, const std::string& target, TargetInput input) {
   const Result<TargetDescription> described = describe_target(templates, target, input.at);
   if (!described.ok()) return described.diagnostics;
+  // Of a target whose files all follow from a plan nothing is refused where no plan is: there is nothing to write.
+  const auto is_table = [](const Value& file) { return file.find("keys") != nullptr; };
+  if (input.configs_only && std::none_of(described->files->items.begin(), described->files->items.end(), is_table)) return Artifacts{};
   Diagnostics diagnostics = described.diagnostics;
   input.fields = with_settings(*described, std::move(input.fields), diagnostics);
   const bool is_fsdp1 = input.plan != nullptr && input.plan->strategy.trainer == "fsdp1";
