@@ -167,7 +167,12 @@ TEST_CASE("unsure: of a script that trains by rollouts nothing is assumed") {
     CHECK(rollouts.at("train.grad_clip").empty());
   }
   CHECK(read("r.sh", "swift rlhf --rlhf_type dpo --model a/b --max_steps 5\n").num_warnings == 0);
-  CHECK(read("r.sh", "swift rlhf --rlhf_type grpo --model a/b --max_steps 5\n").num_warnings == 1);
+  // ms-swift's defaults are those of all its methods.
+  const Read swift = read("r.sh", "swift rlhf --rlhf_type grpo --train_type full --model a/b --max_steps 5\n");
+  CHECK(swift.num_warnings == 1);
+  CHECK(swift.at("recompute.policy") == "full");
+  CHECK(swift.at("train.weight_decay") == "0.1");
+  CHECK(swift.at("train.lr_schedule") == "cosine");
   const Read sft = read("r.sh", "torchrun --nproc_per_node 8 supported.py" + flags);  // "ppo" within a word
   CHECK(sft.num_warnings == 0);
   CHECK(sft.at("recompute.policy") == "none");

@@ -142,11 +142,14 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
     return {};
   }
   const bool is_drawn = does == kRollouts;
-  std::erase_if(reading.fields, [is_drawn](const auto& one) {
+  // ms-swift: RLHFArguments are its SftArguments, defaults and all, whatever rlhf_type is.
+  const bool keeps_defaults = reading.table == "ms-swift/keys.yaml";
+  std::erase_if(reading.fields, [is_drawn, keeps_defaults](const auto& one) {
     // Of samples and epochs steps do not follow: every prompt is answered several times. What a Trainer assumes for other tasks is not
     // known of one with rollouts.
     const bool counts_steps = one.first == "derived.samples" || one.first == "derived.epochs" || one.first == "derived.data_epochs";
-    if (is_drawn) return (one.second.is_assumed || counts_steps) && one.first != "strategy.trainer";
+    const bool is_unknown = one.second.is_assumed && !keeps_defaults;
+    if (is_drawn) return (is_unknown || counts_steps) && one.first != "strategy.trainer";
     return one.first == "train.method" && one.second.is_assumed;
   });
   const bool is_said = std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) { return one.key == "program"; });
