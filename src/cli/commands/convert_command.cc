@@ -133,14 +133,32 @@ std::string target_of(const Arguments& arguments, const TemplateSet& templates, 
   return "";
 }
 
+// What reads a file names flags by which a plan says what the file does not; plan and emit have them, and convert may not.
+std::string saying_whose_flags(const Command& command, std::string text) {
+  constexpr std::string_view kOfFlags = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+  if (text.find("distsetup ") != std::string::npos) return text;  // a whole command
+  const Command *plan = find_command("plan"), *emit = find_command("emit");
+  for (size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
+    const size_t end = std::min(text.find_first_not_of(kOfFlags, at + 2), text.size());
+    const std::string flag = text.substr(at + 2, end - at - 2);
+    if (find_flag(command, flag) || !(find_flag(*plan, flag) || find_flag(*emit, flag))) continue;
+    const std::string whose = find_flag(*plan, flag) ? "plan and emit" : "emit";
+    if (end == text.size()) return fmt::format("{} of {}", text, whose);
+    return fmt::format("{}; {} {} --{}", text, whose, whose == "emit" ? "has" : "have", flag);
+  }
+  return text;
+}
+
 // The form that was written, what was read as what, and what could not be carried over.
 int finish(const Arguments& arguments, const Terminal& terminal, const Artifacts& artifacts, const std::vector<Reading>& readings,
-           const std::vector<LostKey>& lost, const Diagnostics& diagnostics) {
+           std::vector<LostKey> lost, Diagnostics diagnostics) {
+  for (LostKey& one : lost) one.reason = saying_whose_flags(*arguments.command, one.reason);
+  for (Diagnostic& one : diagnostics) one.help = saying_whose_flags(*arguments.command, one.help);
   mention(terminal, readings_text(readings));
   say(lost_text(lost));
   Delivery delivery;
   delivery.files = artifacts;
-  delivery.diagnostics = diagnostics;
+  delivery.diagnostics = std::move(diagnostics);
   delivery.output = arguments.text("output");
   if (artifacts.size() == 1) delivery.named_file = artifacts.front().path;
   delivery.also = readings_json(readings, lost);
@@ -212,7 +230,7 @@ int run_convert(const Arguments& arguments, const Terminal& terminal) {
                                                        : as_target(templates, target, *fields, emitted_command(arguments), lost);
   append(diagnostics, written.diagnostics);
   if (!written.ok() || has_error(diagnostics)) return fail(arguments, terminal, diagnostics);
-  return finish(arguments, terminal, *written, *readings, lost, diagnostics);
+  return finish(arguments, terminal, *written, *readings, std::move(lost), std::move(diagnostics));
 }
 
 std::vector<std::string> known_outputs() {
