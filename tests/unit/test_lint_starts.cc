@@ -207,6 +207,7 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
            requests + "}, limits: {nvidia.com/gpu: " + limits + "}}\n";
   };
   std::string two_masters = pod("8", "8");
+  const std::string verl = "torchrun --standalone --nproc_per_node=", sft = " -m verl.trainer.fsdp_sft_trainer data.train_batch_size=";
   two_masters.replace(two_masters.find("replicas: 1"), 11, "replicas: 2");
   check_starts({{"DL001", "error", "a.sh", "deepspeed --num_gpus 8 --include localhost:0,1 t.py\n"},
                 {"DL001", "error", "a.sh", "deepspeed --num_nodes=1 --exclude localhost:0 t.py\n"},
@@ -217,6 +218,16 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
                 {"MEG011", "error", "a.sh", megatron + "--seq-length 4096 --max-position-embeddings 2048\n"},
                 {"MEG011", kNothing, "a.sh", megatron + "--seq-length 2048 --max-position-embeddings 4096\n"},
                 {"MEG011", "warning", "a.sh", "LEN=${1:-4096}\n" + megatron + "--seq-length $LEN --max-position-embeddings 2048\n"},
+                {"MEG012", "note", "a.sh", megatron + "--train-iters 5000 --lr-decay-iters 320000\n"},
+                {"MEG012", kNothing, "a.sh", megatron + "--train-iters 500000 --lr-decay-iters 320000\n"},
+                {"MEG012", kNothing, "a.sh", megatron + "--train-iters 20 --lr-decay-iters 320000\n"},
+                {"MEG012", kNothing, "a.sh", megatron + "--train-iters 5000 --lr-decay-iters 320000 --lr-decay-style WSD\n"},
+                {"VRL001", "error", "a.sh", verl + "7" + sft + "64\n"},
+                {"VRL001", kNothing, "a.sh", verl + "8" + sft + "64\n"},
+                {"VRL001", "error", "a.sh", verl + "8" + sft + "64 data.micro_batch_size_per_gpu=3\n"},
+                {"VRL001", kNothing, "a.sh", verl + "8" + sft + "12 ulysses_sequence_parallel_size=2\n"},
+                {"VRL001", "warning", "a.sh", "N=${N:-7}\n" + verl + "$N" + sft + "64\n"},
+                {"VRL001", kNothing, "a.sh", verl + "$N" + sft + "64\n"},
                 {"K8S013", "error", "k.yaml", pod("2", "4")},
                 {"K8S013", kNothing, "k.yaml", pod("8", "8")},
                 {"TR008", "error", "k.yaml", pod("4", "4")},

@@ -101,6 +101,20 @@ void meg_positions(const Document& d, const ScriptPart& part, const LaunchStage&
              {.error_if = is_open ? "the two stay as they are here" : doubt_of_megatron(run)});
 }
 
+// The schedule is counted over the decay's own number of iterations (megatron/core/optimizer_param_scheduler.py, get_lr). A few
+// hundred iterations are a trial, whatever they are a part of.
+void meg_decay(const Document& d, const LaunchStage& run, Findings& report) {
+  constexpr long long kTrial = 1000, kManyTimes = 8;
+  const LaunchOption* decay = run.find("lr_decay_iters");
+  const auto steps = number(run.value("train_iters"));
+  const std::string style = run.value("lr_decay_style");
+  const auto over = decay == nullptr ? std::nullopt : number(decay->value);
+  const bool falls = style.empty() || style == "linear" || style == "cosine";
+  if (!over || !steps || *steps < kTrial || *over / *steps < kManyTimes || !falls) return;
+  report.add("MEG012", d, decay->span,
+             fmt::format("--lr-decay-iters {} is {} times --train-iters {}: the rate hardly falls", *over, *over / *steps, *steps));
+}
+
 void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
   struct Removed {
     std::string_view old, now;
@@ -171,6 +185,7 @@ void check_megatron(const LintSetup& setup, const Document& d, Findings& report)
       meg_connections(setup, d, *run, report);
       meg_engines(d, *run, report);
       meg_positions(d, part, *run, report);
+      meg_decay(d, *run, report);
       meg_removed(d, *run, report);
     }
   }

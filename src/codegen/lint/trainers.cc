@@ -1,4 +1,4 @@
-// Trainers on top of others: Lightning, Axolotl, LLaMA-Factory, OpenRLHF, NeMo Automodel, torchtitan.
+// Trainers on top of others: Lightning, Axolotl, LLaMA-Factory, OpenRLHF, verl, NeMo Automodel, torchtitan.
 #include "codegen/lint/trainers.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/names.h"
+#include "codegen/lint/caller_values.h"
 
 namespace distsetup::lint {
 namespace {
@@ -176,6 +177,41 @@ void llama_factory(const LintSetup& setup, const Document& d, Findings& report) 
   }
 }
 
+// Overrides of verl's fine-tuning: data.train_batch_size=64.
+std::optional<long long> override_of(const LaunchStage& run, std::string_view name, const ShellWord** at = nullptr) {
+  for (const ShellWord& word : run.positionals) {
+    if (word.text.size() <= name.size() || !word.text.starts_with(name) || word.text[name.size()] != '=') continue;
+    if (at != nullptr) *at = &word;
+    return number(word.text.substr(name.size() + 1));
+  }
+  return std::nullopt;
+}
+
+void verl(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
+  const LaunchStage* torchrun = line.find(LaunchProgram::kTorchrun);
+  if (torchrun == nullptr || run.name.find("verl.trainer.fsdp_sft_trainer") == std::string::npos) return;
+  const ShellWord *at = nullptr, *parts = nullptr;
+  const auto batch = override_of(run, "data.train_batch_size", &at), micro = override_of(run, "data.micro_batch_size_per_gpu");
+  const auto sequence = override_of(run, "ulysses_sequence_parallel_size", &parts);
+  const auto nodes = torchrun->has("nnodes") ? number(torchrun->value("nnodes")) : std::optional<long long>(1);
+  const auto gpus = number(torchrun->value("nproc_per_node"));
+  const long long over = parts == nullptr ? 1 : sequence.value_or(0);
+  if (!batch || !nodes || !gpus || *batch < 1 || *nodes < 1 || *gpus < 1 || over < 1 || *nodes * *gpus % over != 0) return;
+  const long long ranks = *nodes * *gpus / over;
+  const bool divides = *batch % ranks == 0;
+  if (divides && (!micro || *micro < 1 || *batch / ranks % *micro == 0)) return;
+  bool is_open = comes_from_caller(d, part.script, at->span);
+  for (const char* name : {"nnodes", "nproc_per_node"}) {
+    const LaunchOption* option = torchrun->find(name);
+    is_open = is_open || (option != nullptr && comes_from_caller(d, part.script, *option));
+  }
+  report.add("VRL001", d, at->span,
+             divides ? fmt::format("a batch of {} is {} on each of {} data ranks, no multiple of micro {}", *batch, *batch / ranks,
+                                   ranks, *micro)
+                     : fmt::format("a batch of {} does not divide over {} data ranks", *batch, ranks),
+             {.error_if = is_open ? "the sizes stay as they are here" : ""});
+}
+
 void openrlhf(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
   const std::string version = setup.version("openrlhf");
   const LaunchOption* flat = nullptr;
@@ -301,7 +337,9 @@ void check_trainers(const LintSetup& setup, const Document& d, Findings& report)
   for (const ScriptPart& part : d.parts) {
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* script = line.find(LaunchProgram::kScript);
-      if (script != nullptr && script->name.find("openrlhf") != std::string::npos) openrlhf(setup, d, *script, report);
+      if (script == nullptr) continue;
+      if (script->name.find("openrlhf") != std::string::npos) openrlhf(setup, d, *script, report);
+      verl(d, part, line, *script, report);
     }
   }
 }
