@@ -4,6 +4,7 @@
 #include <httplib.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/diagnostic_codes.h"
@@ -25,6 +26,18 @@ constexpr int kBacklog = 512;  // the library's own is 5
 // Of the request that this thread answers: the library refused it, or leaves its body; where the next one begins is not known then.
 thread_local bool is_refused_by_library = false;
 
+// A form's type, of the request that this thread answers; empty: it has another. The library reads no form of more than 8 KiB, and
+// `curl
+// --data-binary` calls all that it sends a form: the library is told of plain bytes.
+thread_local std::string form_type;
+
+void hide_form(httplib::Request& request) {
+  form_type.clear();
+  const auto type = request.headers.find("Content-Type");
+  if (type == request.headers.end() || !type->second.starts_with("application/x-www-form-urlencoded")) return;
+  form_type = std::exchange(type->second, "application/octet-stream");
+}
+
 bool has_unread_body(const httplib::Request& request) {
   const bool has_body = request.has_header("Transfer-Encoding") || request.get_header_value<uint64_t>("Content-Length") > 0;
   return has_body && request.method != "POST" && request.method != "PUT" && request.method != "PATCH" && request.method != "DELETE";
@@ -41,9 +54,10 @@ class ConnectionServer final : public httplib::Server {
       if (!connection.awaits_request(kKeepAlive_s, [this] { return svr_sock_ != INVALID_SOCKET; })) break;
       bool is_head_read = false;
       connection.begin_head();
-      is_good = process_request(connection, left == 1, is_at_end, [&](const httplib::Request& request) {
+      is_good = process_request(connection, left == 1, is_at_end, [&](httplib::Request& request) {
         is_head_read = true;
         connection.end_head();
+        hide_form(request);
         is_refused_by_library = has_unread_body(request);
       });
       is_refused_by_library |= !is_head_read;
@@ -87,7 +101,7 @@ void HttpServer::State::handle(const httplib::Request& request, httplib::Respons
   own.body = request.body;
   own.remote_address = request.remote_addr;
   for (const auto& [name, value] : request.headers) own.headers.emplace(lower(name), value);
-  // request.params has the fields of a form's body, too
+  if (!form_type.empty()) own.headers.find("content-type")->second = form_type;
   httplib::Params query;
   if (const size_t mark = request.target.find('?'); mark != std::string::npos)
     httplib::detail::parse_query_text(request.target.substr(mark + 1, request.target.find('#') - mark - 1), query);
