@@ -15,6 +15,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "model/condition.h"
+#include "model/config_keys.h"
 #include "model/families.h"
 #include "model/geometry_fields.h"
 #include "model/layer_pattern.h"
@@ -53,25 +54,13 @@ class ConfigReading {
     read_expert_layers();
     fill_head_size();
     for (const std::string& key : family_.refused_keys) refuse_if_set(key);
+    for (const std::string& key : family_.unlike_keys) mark_unlike_if_set(key);
     for (const auto& [key, what] : family_.left_out) note_left_out(key, what);
     return std::move(g_);
   }
 
  private:
-  // The value at "a.b": key b of the map a. Whether null counts is the caller's to say.
-  const Value* at_path(std::string_view path) const {
-    const Value* value = &config_;
-    while (value != nullptr && !path.empty()) {
-      const size_t dot = std::min(path.find('.'), path.size());
-      value = value->find(path.substr(0, dot));
-      path.remove_prefix(std::min(dot + 1, path.size()));
-    }
-    return value;
-  }
-  const Value* stated(std::string_view path) const {
-    const Value* value = at_path(path);
-    return value == nullptr || value->kind == Value::Kind::kNull ? nullptr : value;
-  }
+  const Value* stated(std::string_view path) const { return stated_at(config_, path); }
 
   template <class T>
   T take(Result<T> result, T fallback) {
@@ -83,7 +72,10 @@ class ConfigReading {
     const std::vector<Value>& items = stated.items;
     const bool is_same = !items.empty() && std::ranges::all_of(items, [&](const Value& item) { return item.text == items[0].text; });
     const Value& value = is_same ? items[0] : stated;
-    const int64_t number = take<int64_t>(as_int(value), fallback);
+    // Three layers with a window and one without (EXAONE 4: "LLLG") are each fourth.
+    const std::string& text = value.text;
+    const bool is_letters = text.ends_with('G') && text.find_first_not_of('L') == text.size() - 1;
+    const int64_t number = is_letters ? std::ssize(text) : take<int64_t>(as_int(value), fallback);
     if (number >= 0 && number <= kLargest) return number;
     diagnostics_.push_back(
         error(code::kOutOfRange, value.location, fmt::format("'{}' is {}, expected 0 to {}", key, number, kLargest)));
@@ -123,7 +115,7 @@ class ConfigReading {
   void read_field(const FamilyRule& rule, T& out) {
     for (const std::string& stated_key : rule.keys) {
       const std::string_view key = without_reciprocal(stated_key);
-      const Value* value = at_path(key);
+      const Value* value = value_at(config_, key);
       const bool is_null = value != nullptr && value->kind == Value::Kind::kNull;
       if (is_null && !rule.if_null.empty()) return compute(rule.if_null, rule, out);
       if (value == nullptr || is_null) continue;
@@ -241,7 +233,7 @@ class ConfigReading {
       g_.rope_scaled = false;
     }
     if (!g_.rope_scaled || !says_type) return;
-    g_.rope_scaling = kind;
+    g_.rope_scaling = rope->find("short_factor") != nullptr ? "longrope" : kind;  // Phi 3 has called it su and yarn
     number("factor", g_.rope_factor);
     if (g_.rope_scaling == "yarn") g_.rope_high_turns = 32;
     for (const char* key : {"low_freq_factor", "beta_slow"}) number(key, g_.rope_low_turns);
@@ -257,17 +249,31 @@ class ConfigReading {
     g_.rope_original_positions = original == nullptr ? g_.max_positions : integer(kOriginal, *original, 0);
   }
 
+  // The items of a list for each layer, of which [["global", "local"], 12] are 24.
+  std::vector<Value> each_layer(const Value& list) {
+    std::vector<Value> items;
+    const auto is_full = [&] { return std::ssize(items) >= g_.num_layers; };
+    for (const Value& item : list.items) {
+      const bool is_repeated = item.items.size() == 2 && !item.items[0].items.empty();
+      const int64_t times = is_repeated ? integer("attention_types", item.items[1], 0) : 1;
+      for (int64_t i = 0; i < times && !is_full(); ++i)
+        for (const Value& each : is_repeated ? item.items[0].items : std::vector<Value>{item})
+          if (!is_full()) items.push_back(each);
+    }
+    return items;
+  }
+
   // What a list under `key` says of each layer, as a pattern; nothing where there is no list. Another one is said to be wrong.
   template <class F>
   std::optional<int64_t> layer_pattern(const char* key, F is_of_kind, std::string_view each) {
     const Value* list = stated(key);
     if (list == nullptr || list->items.empty()) return std::nullopt;
+    const std::vector<Value> items = each_layer(*list);
     std::vector<bool> layers;
-    for (const Value& item : list->items)
-      if (std::ssize(layers) < g_.num_layers) layers.push_back(is_of_kind(item.text));
+    for (const Value& item : items) layers.push_back(is_of_kind(item.text));
     const LayerPattern pattern = pattern_of(layers);
     if (pattern.odd) {
-      const Value& item = list->items[static_cast<size_t>(*pattern.odd)];
+      const Value& item = items[static_cast<size_t>(*pattern.odd)];
       const int64_t n = std::abs(pattern.every);
       const std::string where = n == 1 ? "all layers" : fmt::format("each {} layers", n);
       diagnostics_.push_back(error(code::kUnsupportedArchitecture, item.location,
@@ -277,14 +283,34 @@ class ConfigReading {
     return pattern.every;
   }
 
-  // `layer_types` lists what each layer sees (GPT-Neo: `attention_layers`), which goes before a stated pattern.
+  // `layer_types` lists what each layer sees (GPT-Neo: `attention_layers`, or `attention_types`), which goes before all else.
   void read_layers_without_window() {
     if (g_.sliding_window == 0) return;
-    for (const auto& [key, whole] : {std::pair("layer_types", "full_attention"), std::pair("attention_layers", "global")}) {
+    std::optional<int64_t> every;
+    for (const auto& [key, whole] : {std::pair("attention_types", "global"), std::pair("attention_layers", "global"),
+                                     std::pair("layer_types", "full_attention")}) {
       const auto sees_all = [all = whole](const std::string& kind) { return kind == all; };
-      if (const auto every = layer_pattern(key, sees_all, whole)) g_.global_layer_every = *every;
+      if (const auto listed = layer_pattern(key, sees_all, whole)) every = listed;
     }
+    g_.global_layer_every = every ? *every : with_window_layers(g_.global_layer_every);
     if (g_.global_layer_every == 1) g_.sliding_window = g_.global_layer_every = 0;
+  }
+
+  // A pattern of layers without a window, and those that the family's keys leave without one beside.
+  int64_t with_window_layers(int64_t every) {
+    const WindowLayerKeys& keys = family_.window_layers;
+    const std::string& key = keys.first.empty() ? keys.end : keys.first;
+    if (key.empty() || g_.num_layers > kMostLayers) return every;
+    const int64_t at = integer(key, keys.absent);
+    std::vector<bool> layers;
+    for (int64_t i = 0; i < g_.num_layers; ++i) layers.push_back((keys.first.empty() ? i >= at : i < at) || is_in_pattern(i, every));
+    const LayerPattern pattern = pattern_of(layers);
+    const Value* value = stated(key);
+    if (pattern.odd)
+      diagnostics_.push_back(
+          error(code::kUnsupportedArchitecture, value == nullptr ? config_.location : value->location,
+                fmt::format("'{}' is {}: of {} layers some have a window, expected all or none of them", key, at, g_.num_layers)));
+    return pattern.every;
   }
 
   // `no_rope_layers` has a 0 for each layer without rotary positions (SmolLM3), which goes before a stated interval.
@@ -302,11 +328,15 @@ class ConfigReading {
       return;
     }
     const int64_t first = integer(keys.first_dense, keys.first_dense_default);
+    const Value* last_stated = keys.last.empty() ? nullptr : stated(keys.last);
+    const int64_t last = last_stated == nullptr ? -1 : take<int64_t>(as_int(*last_stated), -1);
+    const int64_t end = last < 0 ? g_.num_layers : std::min(last + 1, g_.num_layers);
     const int64_t every = std::max<int64_t>(integer(keys.every, 1), 1);
     const Value* dense = keys.dense.empty() ? nullptr : stated(keys.dense);
-    const bool all_have_experts = first == 0 && every == 1 && (dense == nullptr || dense->items.empty());
+    const bool all_have_experts = first == 0 && end == g_.num_layers && every == 1 && (dense == nullptr || dense->items.empty());
     if (all_have_experts || g_.num_layers < 0 || g_.num_layers > kMostLayers) return;
-    for (int64_t i = 0; i < g_.num_layers; ++i) g_.expert_layer.push_back(i >= first && (i + (keys.at_last ? 1 : 0)) % every == 0);
+    for (int64_t i = 0; i < g_.num_layers; ++i)
+      g_.expert_layer.push_back(i >= first && i < end && (i + (keys.at_last ? 1 : 0)) % every == 0);
     if (dense == nullptr) return;
     for (const Value& item : dense->items) {
       const int64_t layer = take<int64_t>(as_int(item), -1);
@@ -326,18 +356,21 @@ class ConfigReading {
                                  "state head_dim, or choose hidden_size as a multiple of num_attention_heads"));
   }
 
-  // "alibi", or "not bias": false is what is refused.
-  void refuse_if_set(std::string_view key) {
-    constexpr std::string_view kNot = "not ";
-    const bool is_set = !key.starts_with(kNot);
-    if (!is_set) key.remove_prefix(kNot.size());
-    const Value* value = stated(key);
-    if (value == nullptr) return;
-    const Result<double> number = as_double(*value);
-    if ((number.ok() ? *number != 0 : take<bool>(as_bool(*value), false)) != is_set) return;
-    diagnostics_.push_back(
-        error(code::kUnsupportedArchitecture, value->location,
-              fmt::format("'{}' of model_type '{}' is set to '{}', which is not supported", key, family_.name, value->text)));
+  std::string set_to(std::string_view condition, const Value& value) const {
+    return fmt::format("'{}' of model_type '{}' is set to '{}'", condition_subject(condition), family_.name, value.text);
+  }
+
+  void refuse_if_set(std::string_view condition) {
+    if (const Value* value = stated_as(config_, condition))
+      diagnostics_.push_back(
+          error(code::kUnsupportedArchitecture, value->location, set_to(condition, *value) + ", which is not supported"));
+  }
+
+  void mark_unlike_if_set(std::string_view condition) {
+    const Value* value = g_.unlike_family.empty() ? stated_as(config_, condition) : nullptr;
+    if (value != nullptr)
+      g_.unlike_family =
+          fmt::format("{} ({}:{}:{})", set_to(condition, *value), value->location.file, value->location.line, value->location.column);
   }
 
   void note_left_out(const std::string& key, const std::string& what) {

@@ -91,6 +91,7 @@ void read_expert_layers(const Value& from, ExpertLayerKeys& keys, Diagnostics& d
   std::string at = "first";
   reader.get("first_dense", keys.first_dense);
   reader.get("first_dense_default", keys.first_dense_default);
+  reader.get("last", keys.last);
   reader.get("kinds", keys.kinds);
   reader.get("every", keys.every);
   reader.get("dense", keys.dense);
@@ -99,6 +100,15 @@ void read_expert_layers(const Value& from, ExpertLayerKeys& keys, Diagnostics& d
   keys.at_last = at == "last";
   if (at != "first" && at != "last")
     diagnostics.push_back(error(code::kUnknownValue, from.location, fmt::format("at is '{}', expected first or last", at)));
+}
+
+void read_window_layers(const Value& from, WindowLayerKeys& keys, Diagnostics& diagnostics) {
+  keys = {};
+  MapReader reader(from, "window_layers", diagnostics);
+  reader.get("first", keys.first);
+  reader.get("end", keys.end);
+  reader.get("default", keys.absent);
+  reader.finish();
 }
 
 // Writes what `file` says over `family`.
@@ -122,6 +132,7 @@ Diagnostics read_over(const Presets& presets, const PresetFile& file, int num_ba
   if (const Value* values = reader.child("values")) read_values(*values, family, diagnostics);
   if (const Value* fields = reader.child("fields")) read_fields(*fields, family, diagnostics);
   for (const std::string& key : texts_of(reader.child("refuse"))) family.refused_keys.push_back(key);
+  for (const std::string& key : texts_of(reader.child("unlike"))) family.unlike_keys.push_back(key);
   if (const Value* kinds = reader.child("layer_kinds")) family.layer_kinds = texts_of(kinds);
   family.text_part.clear();
   if (const Value* defaults = reader.child("text_part")) {
@@ -131,6 +142,7 @@ Diagnostics read_over(const Presets& presets, const PresetFile& file, int num_ba
     for (const auto& [key, what] : left_out->entries) family.left_out[key] = what.text;
   }
   if (const Value* layers = reader.child("expert_layers")) read_expert_layers(*layers, family.expert_layers, diagnostics);
+  if (const Value* layers = reader.child("window_layers")) read_window_layers(*layers, family.window_layers, diagnostics);
   reader.finish();
   return diagnostics;
 }

@@ -20,11 +20,11 @@ struct FamilyRule {
   std::string if_null;            // when the key says null; empty: as if it were not there
 };
 
-// Which layers have experts, by keys of config.json (empty = there is no such key): the layers from `first_dense` on, each
-// `every`-th of them (the first or the last of so many), without those that `dense` lists. `kinds` lists "dense" or "sparse" for each
-// layer, and goes before the others.
+// Which layers have experts, by keys of config.json (empty = there is no such key): the layers from `first_dense` on up to `last`,
+// each `every`-th of them (the first or the last of so many), without those that `dense` lists. `kinds` lists "dense" or "sparse" for
+// each layer, and goes before the others.
 struct ExpertLayerKeys {
-  std::string first_dense, every, dense, kinds;
+  std::string first_dense, last, every, dense, kinds;
   int64_t first_dense_default = 0;  // where the key is not there
   bool at_last = false;
 };
@@ -33,16 +33,25 @@ struct ExpertLayerKeys {
 inline bool is_reciprocal(std::string_view key) { return key.starts_with("1/"); }
 inline std::string_view without_reciprocal(std::string_view key) { return is_reciprocal(key) ? key.substr(2) : key; }
 
+// Which layers have a window where no list says it of each, by keys of config.json: those from `first` on, those before `end`.
+struct WindowLayerKeys {
+  std::string first, end;
+  int64_t absent = 0;  // what the key says that is not there
+};
+
 struct Family {
   std::string name;                                       // model_type
   std::string layer_class;                                // "LlamaDecoderLayer"
   std::map<std::string, FamilyRule> values;               // for conditions and expressions, no fields of a geometry
   std::map<std::string, std::vector<FamilyRule>> fields;  // of Geometry; the first rule whose conditions hold
-  std::vector<std::string> refused_keys;                  // true there, false where one begins with "not ", makes another model
+  // Keys that make another model where they are set; false where one begins with "not "; "key = value" (stated_unlike()).
+  std::vector<std::string> refused_keys;  // of other sizes
+  std::vector<std::string> unlike_keys;   // of the same sizes: it is planned, and the bundled trainer has no program of it
   // Keys that the text part of a larger model leaves out where they are as the class has them. Of this file alone, not of a base.
   std::map<std::string, std::string> text_part;
   std::map<std::string, std::string> left_out;  // key with a count -> the name of what is counted and not planned
   ExpertLayerKeys expert_layers;
+  WindowLayerKeys window_layers;
   // What config.json's `layer_types` calls a layer of it; empty: it is not asked. A model with other layers, or that says nothing of
   // them, is none of this family, whatever its model_type.
   std::vector<std::string> layer_kinds;

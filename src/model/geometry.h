@@ -91,7 +91,10 @@ struct Geometry {
   int64_t unrotated_layer_every = 0;  // each n-th layer has no rotary positions (SmolLM3: 4); 0 = none
   int64_t global_layer_every =
       0;  // with a window: each n-th layer sees everything (Gemma 2: 2, Gemma 3: 6), -n: the first of each n (CWM); 0: none
-  std::string source;          // URL or text, with date
+  std::string source;  // URL or text, with date
+  // What its config.json says that makes it another model of the same sizes, with the place; empty: nothing. The bundled trainer has
+  // no program of it.
+  std::string unlike_family;
   std::string native_program;  // text of the bundled trainer's program where it is not a built-in one (presets/programs/native)
   bool operator==(const Geometry&) const = default;
 

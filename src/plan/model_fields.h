@@ -88,6 +88,7 @@ void visit(V& v, Geometry& g) {
   v("scan_channels", g.scan_channels);
   v("bidirectional", g.bidirectional, false);
   v("source", g.source);
+  v("unlike_family", g.unlike_family, std::string());
   v("native_program", g.native_program);
 }
 // clang-format on

@@ -103,6 +103,7 @@ Diagnostics refused_traits(const Geometry& g) {
   refuse(g.expert_hidden > 0, "experts that read a projection of the hidden state");
   refuse(g.experts_per_token > kMostExpertsPerToken,
          fmt::format("{} experts per token, it runs up to {}", g.experts_per_token, kMostExpertsPerToken));
+  refuse(!g.unlike_family.empty(), g.unlike_family);
   refuse(g.scan_channels > 0, "layers that scan (Mamba)");
   refuse(g.expert_capacity > 0 && g.mlp_bias, "experts with biases that take a part of their rows (expert_capacity)");
   return out;

@@ -335,8 +335,9 @@ TEST_CASE("geometry: layers without positions, one over a scale, one number over
   CHECK(from_json(minimax + "}")->rotary_fraction == 1);
   CHECK(from_json(minimax + R"(, "head_dim": 128, "rotary_dim": 64})")->rotary_fraction == 0.5);
   CHECK(from_json(minimax + R"(, "head_dim": 128, "partial_rotary_factor": 0.25})")->rotary_fraction == 0.25);
-  CHECK(from_json(minimax + R"(, "rotary_dim": 8})")->rotary_fraction == 0.5);  // of hidden / heads
-  check_error(from_json(minimax + R"(, "rotary_dim": 64})"), code::kGeometryInvalid,
+  CHECK(from_json(minimax + R"(, "rotary_dim": 8})")->rotary_fraction == 0.0625);                 // of 128
+  CHECK(from_json(minimax + R"(, "head_dim": null, "rotary_dim": 8})")->rotary_fraction == 0.5);  // of hidden / heads
+  check_error(from_json(minimax + R"(, "rotary_dim": 512})"), code::kGeometryInvalid,
               "rotary_fraction is 4, expected 0 (no rotation) to 1");
   const std::string granite4 =
       R"({"model_type": "granitemoehybrid", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,)"
