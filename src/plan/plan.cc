@@ -7,7 +7,6 @@
 #include <span>
 
 #include "base/diagnostic_codes.h"
-#include "model/rope.h"
 #include "plan/chunked_loss.h"
 #include "plan/context_parallel.h"
 #include "plan/expert_parallel.h"
@@ -201,14 +200,6 @@ Diagnostics check_trainable(const Plan& p) {
   refuse(p.train.method != "pretrain" && p.train.method != "sft" && !learns_preferences(p.train), code::kUnsupportedFeature,
          fmt::format("the trainer runs pretrain, sft and dpo, the plan says method {}", p.train.method),
          "emit the plan for another trainer");
-  refuse((p.model.rope_scaling == "llama3" || p.model.rope_scaling == "yarn") && p.model.rope_original_positions <= 0,
-         code::kUnsupportedFeature,
-         fmt::format("model '{}' does not say how long its context was before RoPE scaling '{}'", p.model.name, p.model.rope_scaling),
-         "state original_max_position_embeddings (in a preset: rope_original_positions)");
-  refuse(p.model.rope_scaled && !is_known_rope_scaling(p.model.rope_scaling), code::kUnsupportedFeature,
-         fmt::format("the trainer has no RoPE scaling '{}', model '{}' does",
-                     p.model.rope_scaling.empty() ? "of an unstated kind" : p.model.rope_scaling, p.model.name),
-         "use a model with linear, llama3 or yarn scaling, or without any");
   return out;
 }
 

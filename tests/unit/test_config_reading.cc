@@ -153,7 +153,7 @@ TEST_CASE("config reading: Ministral 3 is run as long as the factor on its queri
         std::string::npos);
   Geometry unstated = eight_b;
   unstated.rope_original_positions = 0;
-  CHECK(format_diagnostics(check_native(unstated)).find("there is no kernel for queries") != std::string::npos);
+  CHECK(format_diagnostics(check_native(unstated)).find("whose length before is not stated") != std::string::npos);
 }
 
 TEST_CASE("config reading: what a model has need of and there is not is said by the name of the kernel") {

@@ -229,13 +229,23 @@ TEST_CASE("what can be planned and not trained is refused by name") {
   Plan other = plan;
   other.train.method = "ppo";
   CHECK(refused(other, "ppo"));
-  other = plan;
+}
+
+TEST_CASE("a scaling of positions that the trainer has not is refused when planned") {
+  const Plan plan = make_test_plan(tiny_geometry(), {Sharding::kZero3, 1, 2});
+  const auto said = [](const Plan& p) { return format_diagnostics(validate(p)); };
+  CHECK(said(plan).empty());
+  Plan other = plan;
   other.model.rope_scaled = true;
-  CHECK(refused(other, "RoPE"));
+  CHECK(said(other).find("RoPE scaling of an unstated kind: it has linear, llama3 and yarn") != std::string::npos);
   other.model.rope_scaling = "longrope";
-  CHECK(refused(other, "longrope"));
-  other.model.rope_scaling = "linear";
-  CHECK(check_trainable(other).empty());
+  CHECK(said(other).find("RoPE scaling 'longrope'") != std::string::npos);
+  other.model.rope_scaling = "yarn";
+  CHECK(said(other).find("whose length before is not stated") != std::string::npos);
+  other.model.rope_original_positions = 64;
+  CHECK(said(other).empty());
+  other.model.unlike_family = "'clip_qkv' of model_type 'llama' is set to '8'";
+  CHECK(said(other).find("'clip_qkv' of model_type 'llama' is set to '8'") != std::string::npos);
 }
 
 }  // namespace
