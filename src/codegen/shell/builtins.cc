@@ -6,6 +6,68 @@
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
+namespace {
+
+// "N++", "N+=2": the variable, and what it becomes; "" of both where nothing is changed, and of the sum where it cannot be told.
+struct ArithmeticChange {
+  std::string name, sum;
+};
+
+std::string_view trimmed_sum(std::string_view text) {
+  while (!text.empty() && is_shell_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_shell_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+ArithmeticChange change_of(std::string_view text) {
+  text = trimmed_sum(text);
+  const bool is_before = text.starts_with("++") || text.starts_with("--");
+  const std::string_view sign = is_before ? text.substr(0, 1) : "";
+  if (is_before) text = trimmed_sum(text.substr(2));
+  size_t end = 0;
+  while (end < text.size() && is_name_char(text[end])) ++end;
+  if (end == 0 || !is_name_start(text[0])) return {};
+  const std::string name(text.substr(0, end));
+  const std::string_view rest = trimmed_sum(text.substr(end));
+  if (is_before) return {name, rest.empty() ? name + std::string(sign) + "1" : ""};
+  if (rest == "++" || rest == "--") return {name, name + rest[0] + "1"};
+  if (rest.starts_with("==")) return {};
+  if (rest.starts_with("=")) return {name, "(" + std::string(rest.substr(1)) + ")"};
+  const bool is_assigned = rest.size() > 2 && rest[1] == '=' && std::string_view("+-*/%").find(rest[0]) != std::string_view::npos;
+  if (is_assigned) return {name, name + rest[0] + "(" + std::string(rest.substr(2)) + ")"};
+  const bool compares = rest.starts_with("<=") || rest.starts_with(">=") || rest.starts_with("!=");
+  const bool may_change = rest.find('=') != std::string_view::npos || rest.find("++") != std::string_view::npos ||
+                          rest.find("--") != std::string_view::npos;
+  return may_change && !compares ? ArithmeticChange{name, ""} : ArithmeticChange{};
+}
+
+}  // namespace
+
+std::vector<std::string> change_by_arithmetic(const ShellCommand& one, ShellExpander& variables, bool is_once) {
+  std::vector<std::string> names;
+  for (size_t i = 1; i < one.words.size(); ++i) {
+    const std::string_view text = one.words[i].text;
+    const bool is_list = text.find(',') != std::string_view::npos && text.find('(') == std::string_view::npos;
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = is_list ? std::min(text.find(',', begin), text.size()) : text.size();
+      const ArithmeticChange change = change_of(text.substr(begin, end - begin));
+      begin = end + 1;
+      if (change.name.empty()) continue;
+      names.push_back(change.name);
+      const ShellValue* before = variables.find(change.name);
+      const bool is_certain = before == nullptr || before->is_certain;
+      const ExpandedText sum = is_once && !change.sum.empty() ? variables.sum_text(change.sum) : ExpandedText{"", false, false};
+      variables.set_unknown(change.name);
+      if (!sum.is_known) continue;
+      ShellValue value;
+      value.text = sum.text;
+      value.words = {bare_word(sum.text, one.words[i].span)};
+      value.is_certain = is_certain;
+      variables.set(change.name, std::move(value));
+    }
+  }
+  return names;
+}
 
 void read_into_variables(const ShellCommand& one, ShellExpander& variables) {
   std::vector<std::string> names;

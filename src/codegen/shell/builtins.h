@@ -1,11 +1,17 @@
 // Commands of the shell that fill variables, or write files.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "codegen/shell/expander.h"
 
 namespace distsetup::foreign {
 
 // read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its words.
 void read_into_variables(const ShellCommand& command, ShellExpander& variables);
+
+// ((N++)), let N=2: the variables that it changes. `is_once`: false in a loop, behind which nobody knows what they are.
+std::vector<std::string> change_by_arithmetic(const ShellCommand& command, ShellExpander& variables, bool is_once);
 
 // cat <<EOF > file, tee file <<EOF, echo "…" > file, sbatch <<EOF: into the script's files.
 void find_written_file(const ShellCommand& command, ShellExpander& variables, ShellScript& script);

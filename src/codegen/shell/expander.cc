@@ -21,60 +21,9 @@ constexpr size_t kMaxSpent = 20'000'000, kWordBytes = 200, kMaxDefaultDepth = 20
 
 }  // namespace
 
-void ShellExpander::set_text(std::string_view name, std::string text) {
-  ShellValue value;
-  value.words = words_of_text(text, {0, 0});
-  value.text = std::move(text);
-  set(name, std::move(value));
-}
-
-void ShellExpander::set_outer(const OuterVariable& one) {
-  if (!one.is_known) return set_unknown(one.name);
-  ShellValue value;
-  value.words = words_of_text(one.value, one.span);
-  value.text = one.value;
-  if (one.name == "@" || one.name == "*") {
-    value.is_array = true;
-    value.words.clear();
-    for (const std::string& word : one.words) value.words.push_back(bare_word(word, one.span));
-  }
-  set(one.name, std::move(value));
-  if (!one.is_of_script) outer_[one.name] = one.value;
-}
-
 bool ShellExpander::spend(size_t bytes) {
   spent_ += bytes;
   return spent_ <= kMaxSpent;
-}
-
-ExpandedText ShellExpander::value_text(std::string_view name) const {
-  const ShellValue* value = find(name);
-  if (value == nullptr) return {"", false, false};
-  if (!value->is_known) {  // N=${SLURM_NNODES:-1} stands for $SLURM_NNODES
-    const bool is_name = (value->text.size() > 1 && value->text[0] == '$' && set_by_job_.count(value->text.substr(1)) > 0) ||
-                         from_script_folder(value->text).has_value();
-    return {is_name ? value->text : "", false, false};
-  }
-  if (value->is_array) {
-    if (value->words.empty()) return {"", true, value->is_certain};
-    return {value->words[0].text, !has_reference(value->words[0].text), value->is_certain};
-  }
-  return {value->text, true, value->is_certain};
-}
-
-// Of an argument, "#", or of all of them from the first of `slice` on (":2").
-ExpandedText ShellExpander::argument_text(std::string_view name, std::string_view slice) const {
-  const ShellValue* value = find(name);
-  if (value == nullptr || !value->is_known) return {"", false, false};
-  if (!value->is_array) return value_text(name);
-  return {joined(arguments_from(*value, slice)), true, value->is_certain};
-}
-
-std::optional<std::string> ShellExpander::number_text(std::string_view name) const {
-  ExpandedText value = value_text(name);
-  if (value.is_known) return std::move(value.text);
-  const auto job = of_job_.find(name);
-  return job == of_job_.end() || find(name) != nullptr ? std::nullopt : std::optional<std::string>(job->second);
 }
 
 ExpandedText ShellExpander::with_default(std::string_view name, std::string_view rest, bool is_quoted) {
@@ -178,10 +127,6 @@ ExpandedText ShellExpander::expand_command(std::string_view inside) {
 
 ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
   ExpandedText out;
-  const auto sum = [this](std::string_view inside) {
-    const auto number = arithmetic(inside, [this](std::string_view name) { return number_text(name); });
-    return number ? ExpandedText{std::to_string(*number), true, true} : ExpandedText{"", false, false};
-  };
   ++depth_;
   for (size_t i = 0; i < text.size() && out.text.size() <= kMaxValueBytes;) {
     const char c = text[i], next = i + 1 < text.size() ? text[i + 1] : '\0';
@@ -204,14 +149,14 @@ ExpandedText ShellExpander::expand_text(std::string_view text, bool is_quoted) {
       } else if (next == '{') {
         value = expand_braces(inside, is_quoted);
       } else if (inside.size() > 1 && inside[0] == '(' && inside.back() == ')') {
-        value = sum(inside.substr(1, inside.size() - 2));
+        value = sum_text(inside.substr(1, inside.size() - 2));
       } else {
         value = expand_command(inside);
       }
     } else if (c == '$' && next == '[') {  // bash's old arithmetic
       const size_t close = std::min(text.find(']', i + 2), text.size());
       end = std::min(close + 1, text.size());
-      value = sum(close == text.size() ? std::string_view() : text.substr(i + 2, close - i - 2));
+      value = sum_text(close == text.size() ? std::string_view() : text.substr(i + 2, close - i - 2));
     } else if (c == '$' && is_name_start(next)) {
       end = name_end(text, i + 1);
       value = value_text(text.substr(i + 1, end - i - 1));
@@ -305,7 +250,10 @@ void ShellExpander::add_words(const ShellWord& word, std::vector<ShellWord>& out
   if (value != nullptr && spend(value->words.size() * kWordBytes)) {
     const bool is_all = reference->first == "@" || reference->first == "*";
     const bool is_list = reference->second == "[@]" || reference->second == "[*]";
-    if (is_all) return take(value->is_known ? arguments_from(*value, reference->second) : std::vector<ShellWord>{word});
+    if (is_all) {
+      const auto words = value->is_known ? arguments_from(*value, reference->second) : std::nullopt;
+      return take(words ? *words : std::vector<ShellWord>{word});
+    }
     if (value->is_array && is_list && (value->is_known || !value->words.empty())) return take(value->words);
     if (!value->is_array && !is_quoted && (reference->second.empty() || is_list) && (value->is_known || !value->words.empty()))
       return take(value->words);
@@ -316,6 +264,9 @@ void ShellExpander::add_words(const ShellWord& word, std::vector<ShellWord>& out
     if (!word.text.empty()) out.push_back(word);
     return;
   }
+  if (const std::vector<ShellWord> words = is_single && !is_quoted ? printed_words(word.text) : std::vector<ShellWord>();
+      !words.empty())
+    return take(words);
   ExpandedText text = expand(word);
   const bool is_bare =
       std::all_of(word.parts.begin(), word.parts.end(), [](const WordPart& part) { return part.quote == ShellQuote::kNone; });
@@ -326,6 +277,31 @@ void ShellExpander::add_words(const ShellWord& word, std::vector<ShellWord>& out
   } else {
     out.push_back(bare_word(std::move(text.text), word.span));
   }
+}
+
+std::vector<ShellWord> ShellExpander::printed_words(std::string_view text) {
+  if (!text.starts_with("$(printf ") || text.back() != ')') return {};
+  const ShellScript script = parse_shell(text, {2, text.size() - 1});
+  if (script.commands.size() != 1 || script.commands[0].words.size() < 3 || !script.commands[0].redirections.empty()) return {};
+  const std::vector<ShellWord>& words = script.commands[0].words;
+  const std::string& how = words[1].text;
+  if (how != " %q" && how != "%q " && how != " %s" && how != "%s ") return {};
+  std::vector<ShellWord> printed(words.begin() + 2, words.end());
+  for (ShellWord& word : printed) {  // its place is one in this text
+    word.span = {};
+    for (WordPart& part : word.parts) part.span = {};
+  }
+  return expand_words(printed);
+}
+
+ExpandedText ShellExpander::sum_text(std::string_view inside) {
+  const ValueOfName value_of = [this](std::string_view name) { return number_text(name); };
+  auto number = arithmetic(inside, value_of);
+  if (!number && inside.find("${") != std::string_view::npos && depth_ <= kMaxDefaultDepth) {  // $(( ${N:-8} / 2 ))
+    const ExpandedText text = expand_text(inside, true);
+    if (text.is_known) number = arithmetic(text.text, value_of);
+  }
+  return number ? ExpandedText{std::to_string(*number), true, true} : ExpandedText{"", false, false};
 }
 
 std::vector<ShellWord> ShellExpander::expand_words(const std::vector<ShellWord>& words) {

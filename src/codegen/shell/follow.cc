@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "codegen/shell/arguments.h"
 #include "codegen/shell/builtins.h"
 #include "codegen/shell/conditions.h"
 #include "codegen/shell/cut_text.h"
@@ -30,11 +31,7 @@ class Walker {
  public:
   Walker(ShellScript& script, ReadSourced read)
       : script_(script), sourced_(std::move(read)), variables_(script.text, job_variables(script), set_by_job(script)) {
-    const bool moves = moves_arguments(script);
-    for (OuterVariable one : script.outer) {
-      if (moves && is_argument(one.name)) one.is_known = false;
-      variables_.set_outer(one);
-    }
+    for (const OuterVariable& one : script.outer) variables_.set_outer(one);
   }
 
   void run(const ShellNode& root) {
@@ -73,7 +70,13 @@ class Walker {
   void maybe(const Work& work) {
     std::vector<ShellVariables::Changes> changes;
     changes.push_back(apart(work));
-    variables_.merge(changes, true);
+    merge(changes, true);
+  }
+  // Arguments that only some ways move are not known behind them.
+  void merge(const std::vector<ShellVariables::Changes>& parts, bool may_be_none) {
+    const bool moves = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.count("@") > 0; });
+    variables_.merge(parts, may_be_none);
+    if (moves) forget_arguments(variables_);
   }
 
   // A list's result is that of its last command.
@@ -150,7 +153,7 @@ class Walker {
       }
       parts.push_back(apart([&] { walk_children(*body); }));
     }
-    if (!parts.empty()) variables_.merge(parts, !is_settled);
+    if (!parts.empty()) merge(parts, !is_settled);
   }
 
   // case WORD in
@@ -183,10 +186,11 @@ class Walker {
         is_settled = matches;
       }
     }
-    if (!parts.empty()) variables_.merge(parts, !is_settled && !has_all);
+    if (!parts.empty()) merge(parts, !is_settled && !has_all);
   }
 
   void loop(const ShellNode& node) {
+    if (moves_in(node)) forget_arguments(variables_);
     if (node.has_header && node.command < script_.commands.size()) {
       ShellCommand& header = script_.commands[node.command];
       header.expanded = variables_.expand_words(header.words);
@@ -209,6 +213,11 @@ class Walker {
     for (const std::string& name : grown_) forget(name);
     if (num_loops_ > 0) outer.insert(grown_.begin(), grown_.end());
     grown_ = std::move(outer);
+  }
+  bool moves_in(const ShellNode& node) const {
+    const std::vector<size_t> inside = commands_of(node);
+    return std::any_of(inside.begin(), inside.end(),
+                       [this](size_t i) { return i < script_.commands.size() && moves_arguments(script_.commands[i]); });
   }
   // How often a loop runs is not known: of a list that grows in it only the options that are seen once count, of a sum nothing.
   void forget(const std::string& name) {
@@ -245,7 +254,11 @@ class Walker {
     if (one.words.empty()) return Truth(true);
     const std::string& name = one.words[0].text;
     if (name == "read") read_into_variables(one, variables_);
-    if (name == "((" || name == "let") changed_by_arithmetic(one);
+    if (name == "((" || name == "let") {
+      const std::vector<std::string> changed = change_by_arithmetic(one, variables_, num_loops_ == 0);
+      if (num_loops_ > 0) grown_.insert(changed.begin(), changed.end());
+    }
+    if (moves_arguments(one)) move_arguments(one, variables_);
     if (name == "unset" || name == "mapfile" || name == "readarray" || name == "getopts") {
       for (size_t i = 1; i < one.words.size(); ++i) variables_.set_unknown(one.words[i].text);
     }
@@ -254,21 +267,6 @@ class Walker {
     exports_all_ = exports_all(one, exports_all_);
     source(one);
     return truth;
-  }
-
-  // i=$((i+1)) is an assignment; ((i++)) and let are not seen as one.
-  void changed_by_arithmetic(const ShellCommand& one) {
-    for (size_t i = 1; i < one.words.size(); ++i) {
-      const std::string& text = one.words[i].text;
-      if (text.find('=') == std::string::npos && text.find("++") == std::string::npos && text.find("--") == std::string::npos)
-        continue;
-      size_t end = 0;
-      const size_t begin = std::min(text.find_first_not_of(" +-"), text.size());
-      for (end = begin; end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '_');) ++end;
-      if (end <= begin) continue;
-      variables_.set_unknown(text.substr(begin, end - begin));
-      if (num_loops_ > 0) grown_.insert(text.substr(begin, end - begin));
-    }
   }
 
   // source env.sh: what it sets acts from here on. A script of its own texts is walked, with the variables of this one.
@@ -303,21 +301,43 @@ class Walker {
   void call(const ShellCommand& one) {
     const auto found = functions_.find(one.words[0].text);
     constexpr int kMaxCalls = 50;  // of one function by another
-    if (found == functions_.end() || num_calls_ >= kMaxCalls) return;
+    if (found == functions_.end() || one.expanded.empty() || num_calls_ >= kMaxCalls) return;
     const auto [function, owner] = found->second;
     if (owner != nullptr && here_ == nullptr) return call_sourced(one, *function, *owner);
-    if (owner != here_ || !walked_.insert(function).second) return;
+    if (owner != here_ || !is_news(function, one)) return;
     ++num_calls_;
-    std::vector<std::pair<std::string, ShellValue>> arguments;  // of the script: a function has its own
-    for (const OuterVariable& outer : script_.outer) {
-      const ShellValue* now = is_argument(outer.name) ? variables_.find(outer.name) : nullptr;
-      if (now == nullptr) continue;
-      arguments.emplace_back(outer.name, *now);
-      variables_.set_unknown(outer.name);
-    }
-    walk_children(*function);
-    for (auto& [name, value] : arguments) variables_.set(name, std::move(value));
+    apart_but_arguments([&, node = function] {
+      set_arguments(variables_, given_[node]);
+      walk_children(*node);
+    });
     --num_calls_;
+    running_.erase(function);
+  }
+
+  // A function is walked at its first call, and again where another one gives it something else: with what all of them give.
+  bool is_news(const ShellNode* function, const ShellCommand& call) {
+    std::vector<ShellWord> words(call.expanded.begin() + 1, call.expanded.end());
+    walked_.insert(function);
+    const auto [given, is_first] = given_.try_emplace(function, words);
+    if (!is_first) {
+      std::vector<ShellWord> common = common_arguments(given->second, words);
+      const bool is_known = std::equal(common.begin(), common.end(), given->second.begin(), given->second.end(),
+                                       [](const ShellWord& x, const ShellWord& y) { return x.text == y.text; });
+      given->second = std::move(common);
+      if (is_known) return false;
+    }
+    if (!running_.insert(function).second) return false;  // calls itself
+    for (const size_t i : commands_of(*function)) script_.commands[i].is_dead = false;
+    return true;
+  }
+
+  // A function has arguments of its own.
+  template <class Work>
+  void apart_but_arguments(const Work& work) {
+    ShellVariables::Changes changes = apart(work);
+    for (auto& [name, value] : changes) {
+      if (!is_argument(name)) variables_.set(name, std::move(value));
+    }
   }
 
   // launch 8 train.py, where a file that was sourced has the function: what it starts with these arguments is started here.
@@ -327,7 +347,7 @@ class Walker {
     ++num_calls_;
     const TextSpan place = one.words[0].span;
     ShellVariables::Changes changes = in_file(file, [&] {
-      for (const OuterVariable& argument : arguments_of_call(one)) variables_.set_outer(argument);
+      set_arguments(variables_, {one.expanded.begin() + 1, one.expanded.end()});
       for (const size_t i : commands_of(function)) script_.commands[i].is_dead = false;
       walk_children(function);
       for (const size_t i : commands_of(function)) {
@@ -348,7 +368,8 @@ class Walker {
   std::vector<ShellCommand> called_;
   std::map<std::string, Function, std::less<>> functions_;
   std::vector<Function> functions_in_order_;
-  std::set<const ShellNode*> walked_;
+  std::set<const ShellNode*> walked_, running_;
+  std::map<const ShellNode*, std::vector<ShellWord>> given_;  // to functions, by all calls alike
   int num_calls_ = 0;
   bool exports_all_ = false;
   int num_loops_ = 0;            // around this place

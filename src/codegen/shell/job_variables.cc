@@ -33,12 +33,4 @@ bool is_argument(std::string_view name) {
   return !name.empty() && (name == "@" || name == "*" || name == "#" || (name[0] >= '0' && name[0] <= '9'));
 }
 
-bool moves_arguments(const ShellScript& script) {
-  return std::any_of(script.commands.begin(), script.commands.end(), [](const ShellCommand& one) {
-    if (one.words.empty()) return false;
-    const std::string& name = one.words[0].text;
-    return name == "shift" || name == "getopts" || (name == "set" && one.words.size() > 1 && one.words[1].text == "--");
-  });
-}
-
 }  // namespace distsetup::foreign

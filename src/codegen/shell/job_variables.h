@@ -17,7 +17,4 @@ std::set<std::string, std::less<>> set_by_job(const ShellScript& script);
 
 bool is_argument(std::string_view name);
 
-// After shift and set -- an argument is another one.
-bool moves_arguments(const ShellScript& script);
-
 }  // namespace distsetup::foreign

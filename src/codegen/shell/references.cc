@@ -17,6 +17,12 @@ bool has_reference(std::string_view text) {
   return false;
 }
 
+bool is_any_number(std::string_view word) {
+  if (word == "$@" || word == "$*") return true;
+  if (word.size() < 4 || !word.starts_with("${") || word.back() != '}') return false;
+  return word[2] == '@' || word[2] == '*' || word.ends_with("[@]}") || word.ends_with("[*]}");
+}
+
 size_t name_end(std::string_view text, size_t begin) {
   size_t end = begin;
   while (end < text.size() && is_name_char(text[end])) ++end;
@@ -44,10 +50,14 @@ std::vector<ShellWord> words_of_text(std::string_view text, TextSpan span) {
   return out;
 }
 
-std::vector<ShellWord> arguments_from(const ShellValue& all, std::string_view slice) {
+std::optional<std::vector<ShellWord>> arguments_from(const ShellValue& all, std::string_view slice) {
+  if (slice.empty()) return all.words;
   const bool is_digit = slice.size() == 2 && slice[0] == ':' && slice[1] >= '1' && slice[1] <= '9';
-  const size_t first = is_digit ? static_cast<size_t>(slice[1] - '1') : 0;
-  return {all.words.begin() + static_cast<std::ptrdiff_t>(std::min(first, all.words.size())), all.words.end()};
+  if (!is_digit) return std::nullopt;
+  const auto first =
+      all.words.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(static_cast<size_t>(slice[1] - '1'), all.words.size()));
+  const bool is_counted = std::none_of(all.words.begin(), first, [](const ShellWord& word) { return is_any_number(word.text); });
+  return is_counted ? std::optional<std::vector<ShellWord>>({first, all.words.end()}) : std::nullopt;
 }
 
 std::optional<std::pair<std::string_view, std::string_view>> single_reference(std::string_view text) {

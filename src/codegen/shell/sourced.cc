@@ -111,31 +111,4 @@ std::vector<size_t> commands_of(const ShellNode& node) {
   return out;
 }
 
-std::vector<OuterVariable> arguments_of_call(const ShellCommand& call) {
-  std::vector<OuterVariable> out;
-  OuterVariable all;
-  all.name = "@";
-  for (size_t i = 1; i < call.expanded.size(); ++i) {
-    OuterVariable one;
-    one.name = std::to_string(i);
-    one.value = call.expanded[i].text;
-    one.is_known = one.value.find_first_of("$`*?") == std::string::npos;
-    one.is_of_script = true;
-    all.is_known = all.is_known && one.is_known;
-    all.words.push_back(one.value);
-    all.value += (i == 1 ? "" : " ") + one.value;
-    out.push_back(std::move(one));
-  }
-  all.is_of_script = true;
-  OuterVariable number = all, star = all;
-  number.name = "#";
-  number.words.clear();
-  number.value = std::to_string(out.size());
-  star.name = "*";
-  out.push_back(std::move(number));
-  out.push_back(std::move(star));
-  out.push_back(std::move(all));
-  return out;
-}
-
 }  // namespace distsetup::foreign

@@ -55,7 +55,5 @@ ShellValue without_places(ShellValue value);
 // A command of a sourced file's function, where it is called.
 ShellCommand placed_at(ShellCommand command, TextSpan call);
 std::vector<size_t> commands_of(const ShellNode& node);
-// "1", "2", …, "#" and "@" of a function.
-std::vector<OuterVariable> arguments_of_call(const ShellCommand& call);
 
 }  // namespace distsetup::foreign

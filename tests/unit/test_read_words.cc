@@ -1,0 +1,86 @@
+// Words of a launch line that come from somewhere else: arguments of functions, texts for another shell, sums, and words that only the
+// running script knows. Each beside a near miss.
+#include <catch2/catch.hpp>
+
+#include "codegen/read/read.h"
+#include "support/file_says.h"
+
+using namespace distsetup;
+
+namespace {
+
+const std::string kStart = "torchrun --nproc_per_node 8 train.py --model_name_or_path gpt2 --output_dir o ";
+const std::string kBatch = "--per_device_train_batch_size ", kRate = "--learning_rate ";
+
+FileSays said(const std::string& script) {
+  INFO(script);
+  Result<std::vector<Reading>> readings = read_config(embedded_templates(), script, "run.sh");
+  REQUIRE(readings.ok());
+  return merged(std::move(*readings));
+}
+
+// "key = text" of what could not be carried over.
+std::vector<std::string> lost(const FileSays& says) {
+  std::vector<std::string> out;
+  for (const Reading& reading : says.readings) {
+    for (const LostKey& one : reading.lost) out.push_back(one.key + " = " + one.text);
+  }
+  return out;
+}
+
+bool is_lost(const FileSays& says, const std::string& what) {
+  const std::vector<std::string> all = lost(says);
+  return std::find(all.begin(), all.end(), what) != all.end();
+}
+
+}  // namespace
+
+TEST_CASE("words: a function of the script is followed with what it is given", "[read]") {
+  const std::string launch = "launch() {\n" + kStart + kBatch + "\"${1}\" " + kRate + "\"${2:-1e-5}\"\n}\n";
+  CHECK(said(launch + "launch 4 3e-5\n").text("train.learning_rate") == "3e-05");
+  CHECK(said(launch + "launch 4 3e-5\n").text("micro_batch") == "4");
+  CHECK(said(launch + "launch 4\n").text("train.learning_rate") == "1e-05");
+  const std::string train = "train() { " + kStart + "\"$@\"; }\n";
+  CHECK(said(train + "train " + kBatch + "2 " + kRate + "1e-5\n").text("train.learning_rate") == "1e-05");
+  CHECK(said(train + "if [ -n x ]; then train " + kBatch + "2; fi\n").text("micro_batch") == "2");
+  // One value that is not known leaves the others as they are.
+  const FileSays partly = said(train + "train " + kBatch + "2 " + kRate + "$LR\n");
+  CHECK(partly.text("micro_batch") == "2");
+  CHECK(is_lost(partly, "learning_rate = $LR"));
+  const std::string shifts = "train() { local n=$1; shift; torchrun --nproc_per_node $n train.py \"$@\"; }\n";
+  CHECK(said(shifts + "train 4 " + kBatch + "2\n").text("hardware.gpus_per_node") == "4");
+  CHECK(said(shifts + "train 4 " + kBatch + "2\n").text("micro_batch") == "2");
+  // Through another function, and with what a variable holds.
+  CHECK(said(train + "A=\"" + kBatch + "2\"\nall() { train $A \"$@\"; }\nall " + kRate + "1e-5\n").text("micro_batch") == "2");
+  // What two calls give alike counts.
+  const FileSays both = said(launch + "launch 4 3e-5\nlaunch 4 1e-4\n");
+  CHECK(both.text("micro_batch") == "4");
+  CHECK(is_lost(both, "learning_rate = ${2:-1e-5}"));
+  CHECK(is_lost(said(launch + "launch 4\nlaunch 4 1e-4\n"), "learning_rate = ${2:-1e-5}"));
+  // Its arguments are its own, and one that calls itself ends.
+  CHECK(said("f() { N=$1; f 3; }\nset -- 5\nf 2\n" + kStart + kBatch + "$1\n").text("micro_batch") == "5");
+}
+
+TEST_CASE("words: arguments that a script gives itself", "[read]") {
+  CHECK(said("set -- " + kBatch + "2 " + kRate + "1e-5\n" + kStart + "\"$@\"\n").text("train.learning_rate") == "1e-05");
+  CHECK(said("set -- " + kBatch + "2\nset -- \"$@\" " + kRate + "1e-5\n" + kStart + "\"$@\"\n").text("micro_batch") == "2");
+  CHECK(said("set -- 4 2\nshift\n" + kStart + kBatch + "$1\n").text("micro_batch") == "2");
+  CHECK(said("set -e\nset -x -- \n" + kStart + kBatch + "${1:-7}\n").text("micro_batch") == "7");
+  // Behind a branch that may not run, and in a loop, nobody knows them.
+  CHECK(said("set -- 4 2\nif [ -f x ]; then shift; fi\n" + kStart + kBatch + "$1\n").text("micro_batch").empty());
+  CHECK(said("set -- 4 2\nwhile [ -f x ]; do shift; done\n" + kStart + kBatch + "$1\n").text("micro_batch").empty());
+  // Which one is the second is not known.
+  CHECK(said("set -- $(cat a) \"${A[@]}\" 2\n" + kStart + kBatch + "$3\n").text("micro_batch").empty());
+}
+
+TEST_CASE("words: what ((…)) changes", "[read]") {
+  const std::string run = "torchrun --nnodes 2 --nproc_per_node $N train.py " + kBatch + "1\n";
+  CHECK(said("N=3\n((N++))\n" + run).text("hardware.gpus_per_node") == "4");
+  CHECK(said("N=3\nlet N=N+1\nlet \"N+=2\"\n" + run).text("hardware.gpus_per_node") == "6");
+  CHECK(said("N=3\n(( --N, N *= 4 ))\n" + run).text("hardware.gpus_per_node") == "8");
+  CHECK(said("N=3\nif ((N == 3)); then :; fi\n" + run).text("hardware.gpus_per_node") == "3");
+  CHECK(said("N=3\nif [ \"$1\" -eq 0 ]; then ((N++)); fi\n" + run).text("hardware.gpus_per_node").empty());
+  CHECK(said("N=3\nwhile [ -f x ]; do ((N++)); done\n" + run).text("hardware.gpus_per_node").empty());
+  CHECK(said("N=$(( ${GPUS:-8} / 2 ))\n" + run).text("hardware.gpus_per_node") == "4");
+  CHECK(said("N=$(( ${GPUS} / 2 ))\n" + run).text("hardware.gpus_per_node").empty());
+}
