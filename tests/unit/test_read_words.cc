@@ -73,6 +73,26 @@ TEST_CASE("words: arguments that a script gives itself", "[read]") {
   CHECK(said("set -- $(cat a) \"${A[@]}\" 2\n" + kStart + kBatch + "$3\n").text("micro_batch").empty());
 }
 
+TEST_CASE("words: a text for another shell with variables between its quotes", "[read]") {
+  const std::string rest = " --per_device_train_batch_size 4'\n";
+  for (const char* middle : {"'\"$LR\"'", "'$LR'", "'\"${LR}\"'"}) {
+    CAPTURE(middle);
+    const FileSays says = said("LR=1e-5\nbash -c '" + kStart + kRate + middle + rest);
+    CHECK(says.text("train.learning_rate") == "1e-05");
+    CHECK(says.text("micro_batch") == "4");
+  }
+  // Also of several words, of a part of one, and behind an empty one.
+  CHECK(said("A='" + kRate + "1e-5'\nbash -c '" + kStart + "'\"$A\"' " + rest).text("train.learning_rate") == "1e-05");
+  CHECK(said("P=1\nsrun bash -lc ' '\"$X\"' torchrun --nproc_per_node '\"$P\"'6 train.py" + rest).text("hardware.gpus_per_node") ==
+        "16");
+  CHECK(said("srun bash -c \"" + kStart + kBatch + "\\\"4\\\"\"\n").text("micro_batch") == "4");
+  CHECK(said("LR=1e-5\nssh h 'cd x && " + kStart + kRate + "'\"$LR\"' " + rest).text("train.learning_rate") == "1e-05");
+  // A quote that is meant for the other shell.
+  CHECK(said("bash -c '" + kStart + "--run_name '\\''a b'\\'' " + rest).text("micro_batch") == "4");
+  CHECK(said("srun -n 1 bash -c 'H=$(python3 - <<'\"'\"'PY'\"'\"'\nprint(1)\nPY\n)\n" + kStart + rest).text("micro_batch") == "4");
+  CHECK(is_lost(said("bash -c '" + kStart + kRate + "'\"$LR\"' " + rest), "learning_rate = $LR"));
+}
+
 TEST_CASE("words: what ((…)) changes", "[read]") {
   const std::string run = "torchrun --nnodes 2 --nproc_per_node $N train.py " + kBatch + "1\n";
   CHECK(said("N=3\n((N++))\n" + run).text("hardware.gpus_per_node") == "4");
@@ -83,4 +103,12 @@ TEST_CASE("words: what ((…)) changes", "[read]") {
   CHECK(said("N=3\nwhile [ -f x ]; do ((N++)); done\n" + run).text("hardware.gpus_per_node").empty());
   CHECK(said("N=$(( ${GPUS:-8} / 2 ))\n" + run).text("hardware.gpus_per_node") == "4");
   CHECK(said("N=$(( ${GPUS} / 2 ))\n" + run).text("hardware.gpus_per_node").empty());
+}
+
+TEST_CASE("words: a list that printf quotes for another shell", "[read]") {
+  const std::string list = "CMD=(--nproc_per_node 8 train.py " + kBatch + "4 --learning_rate $LR)\n";
+  const FileSays says = said(list + "S=$(printf \" %q\" \"${CMD[@]}\")\nbash -c 'torchrun '\"$S\"\n");
+  CHECK(says.text("micro_batch") == "4");
+  CHECK(is_lost(says, "learning_rate = $LR"));
+  CHECK(said(list + "S=$(printf '%03d' \"${CMD[@]}\")\nbash -c 'torchrun '\"$S\"' train.py'\n").text("micro_batch").empty());
 }

@@ -194,8 +194,8 @@ void CommandReader::substitution(TextSpan range) {
   nested(range, true);
 }
 
-void CommandReader::nested(TextSpan range, bool in_substitution) {
-  ShellScript inside = read_inside(range, depth_ + 1);
+void CommandReader::nested(TextSpan range, bool in_substitution, bool is_joined) {
+  ShellScript inside = read_inside(is_joined ? *joined_ : text_, range, depth_ + 1);
   const size_t base = inner_.commands.size();
   inner_.controls.push_back({"open", base, {}, ""});
   for (ControlWord& one : inside.controls) {
@@ -211,27 +211,45 @@ void CommandReader::nested(TextSpan range, bool in_substitution) {
 
 // bcprun -c 'python train.py', sbatch --wrap="srun python train.py": the text of an option that begins as a command line of a launcher
 // does.
-const WordPart* CommandReader::command_text(const ShellWord& option, const ShellWord* next) {
+const ShellWord* CommandReader::command_text(const ShellWord& option, const ShellWord* next) {
   const std::string_view name = std::string_view(option.text).substr(0, option.text.find('='));
   if (name != "-c" && name != "--command" && name != "--commandline" && name != "--wrap") return nullptr;
-  const ShellWord* holder = name.size() < option.text.size() ? &option : next;
-  if (holder == nullptr || holder->parts.empty() || holder->parts.back().quote == ShellQuote::kNone) return nullptr;
-  const std::string_view text = holder->parts.back().text;
+  const bool is_behind = name.size() == option.text.size();
+  const ShellWord* holder = is_behind ? next : &option;
+  if (holder == nullptr || holder->parts.empty()) return nullptr;
+  const WordPart& begin = is_behind ? holder->parts.front() : holder->parts.back();
+  if (begin.quote == ShellQuote::kNone) return nullptr;
+  const std::string_view text = begin.text;
   const std::string_view inside = text.substr(std::min(text.find_first_not_of(" \t\n"), text.size()));
   for (const std::string_view launcher : {"python ", "python3 ", "torchrun ", "deepspeed ", "accelerate launch ", "srun ", "bash "}) {
-    if (inside.rfind(launcher, 0) == 0) return &holder->parts.back();
+    if (inside.rfind(launcher, 0) == 0) return holder;
   }
   return nullptr;
 }
 
-// sh -c 'torchrun --master-addr '$address' train.py': one text, with what the outer shell puts in between its quotes.
-bool CommandReader::is_one_script(const std::vector<WordPart>& parts) const {
-  if (parts.size() < 3 || parts.front().quote == ShellQuote::kNone || parts.back().quote != parts.front().quote) return false;
-  return std::all_of(parts.begin(), parts.end(), [&](const WordPart& one) {
-    const bool is_plain =
-        text_.substr(one.span.begin, one.span.end - one.span.begin).find_first_of("'\"\\`") == std::string_view::npos;
-    return one.quote == ShellQuote::kNone ? is_plain : one.quote == parts.front().quote;
-  });
+void CommandReader::nested_text(const ShellWord& word) {
+  const bool is_whole =
+      word.parts.size() == 1 &&
+      (word.parts[0].quote == ShellQuote::kSingle ||
+       text_.substr(word.parts[0].span.begin, word.parts[0].span.end - word.parts[0].span.begin).find('\\') == std::string_view::npos);
+  if (is_whole) return nested(word.parts[0].span, false);
+  if (!joined_) joined_ = std::make_shared<std::string>(text_);
+  std::string& text = *joined_;
+  for (size_t i = 0; i < word.parts.size(); ++i) {
+    const TextSpan span = word.parts[i].span;
+    const bool is_open = word.parts[i].quote == ShellQuote::kNone;
+    if (i > 0)
+      std::fill(text.begin() + static_cast<std::ptrdiff_t>(word.parts[i - 1].span.end),
+                text.begin() + static_cast<std::ptrdiff_t>(span.begin), kWordJoint);
+    for (size_t at = span.begin; at + 1 < span.end && word.parts[i].quote != ShellQuote::kSingle; ++at) {
+      if (text[at] != '\\') continue;
+      const char escaped = text[at + 1];
+      if (is_open || escaped == '"' || escaped == '\\') text[at] = kWordJoint;
+      ++at;
+      if (is_open && escaped == '\n') text[at] = kWordJoint;
+    }
+  }
+  nested({word.parts.front().span.begin, word.parts.back().span.end}, false, true);
 }
 
 // ssh worker 'cd run && torchrun train.py': what the other machine's shell runs.
@@ -244,13 +262,13 @@ const ShellWord* CommandReader::text_for_ssh() const {
 }
 
 void CommandReader::inner_script() {
-  if (const ShellWord* text = text_for_ssh(); text != nullptr && depth_ < kMaxShellDepth) {
-    const std::vector<WordPart> parts = text->parts;
-    if (parts.size() == 1 || is_one_script(parts)) return nested({parts.front().span.begin, parts.back().span.end}, false);
-  }
-  for (size_t i = 1; i < command_.words.size() && depth_ < kMaxShellDepth; ++i) {
+  if (depth_ >= kMaxShellDepth) return;
+  if (const ShellWord* text = text_for_ssh()) return nested_text(*text);
+  for (size_t i = 1; i < command_.words.size(); ++i) {
     const ShellWord* next = i + 1 < command_.words.size() ? &command_.words[i + 1] : nullptr;
-    if (const WordPart* text = command_text(command_.words[i], next)) return nested(text->span, false);
+    const ShellWord* text = command_text(command_.words[i], next);
+    if (text == nullptr) continue;
+    return text == next ? nested_text(*text) : nested(text->parts.back().span, false);
   }
   for (size_t i = 0; i + 2 < command_.words.size(); ++i) {
     const std::string& shell = command_.words[i].text;
@@ -260,10 +278,7 @@ void CommandReader::inner_script() {
       const std::string& option = command_.words[k].text;
       if (option.empty() || option[0] != '-') break;
       if (option[1] == '-' || option.back() != 'c') continue;
-      if (depth_ >= kMaxShellDepth) return;
-      const std::vector<WordPart> parts = command_.words[k + 1].parts;
-      if (is_one_script(parts)) return nested({parts.front().span.begin, parts.back().span.end}, false);
-      for (const WordPart& part : parts) nested(part.span, false);
+      if (!command_.words[k + 1].parts.empty()) nested_text(command_.words[k + 1]);
       return;
     }
   }

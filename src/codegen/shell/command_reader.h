@@ -2,6 +2,7 @@
 // make. Internal to the reader of scripts (shell.cc).
 #pragma once
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,7 @@ class CommandReader {
 
  protected:
   // The commands of a $( ) or bash -c, which stand deeper by one.
-  virtual ShellScript read_inside(TextSpan range, int depth) = 0;
+  virtual ShellScript read_inside(std::string_view text, TextSpan range, int depth) = 0;
 
   char peek(size_t ahead = 0) const { return at_ + ahead < end_ ? text_[at_ + ahead] : '\0'; }
   bool starts(std::string_view what) const { return text_.substr(at_, std::min(what.size(), end_ - at_)) == what; }
@@ -55,10 +56,11 @@ class CommandReader {
   void note_odd_quote(const ShellWord& word);
   void substitution(TextSpan range);
   // Commands inside, to be put before the one that they are part of.
-  void nested(TextSpan range, bool in_substitution);
+  void nested(TextSpan range, bool in_substitution, bool is_joined = false);
   // bash -c '…', sh -lc "…": the words behind are commands.
-  static const WordPart* command_text(const ShellWord& option, const ShellWord* next);
-  bool is_one_script(const std::vector<WordPart>& parts) const;
+  static const ShellWord* command_text(const ShellWord& option, const ShellWord* next);
+  // sh -c 'torchrun --lr '"$LR"' train.py': one text, with what the outer shell puts in between its quotes.
+  void nested_text(const ShellWord& word);
   const ShellWord* text_for_ssh() const;
   void inner_script();
   // Moves the commands of substitutions to where the script's own commands are.
@@ -66,6 +68,7 @@ class CommandReader {
   void finish(const std::string& ends_with);
 
   std::string_view text_;
+  std::shared_ptr<std::string> joined_;  // the text with words of several parts put together, for what is read inside of them
   size_t at_, end_;
   int depth_;
   std::optional<size_t> odd_quote_;  // a quote that opens a text of several lines which a word goes on behind

@@ -37,8 +37,9 @@ class ShellReader : public CommandReader {
   }
 
  private:
-  ShellScript read_inside(TextSpan range, int depth) override {
-    ShellReader reader(text_, range, depth);
+  ShellScript read_inside(std::string_view text, TextSpan range, int depth) override {
+    ShellReader reader(text, range, depth);
+    reader.joined_ = joined_;
     reader.read();
     return std::move(reader.script);
   }
@@ -55,7 +56,7 @@ class ShellReader : public CommandReader {
       ++at_;
       finish("");
       take_here_documents();
-    } else if (c == '\0' || std::isspace(static_cast<unsigned char>(c)) != 0) {  // bash drops a NUL byte too
+    } else if (c == '\0' || c == kWordJoint || std::isspace(static_cast<unsigned char>(c)) != 0) {  // bash drops a NUL byte too
       ++at_;
     } else if (c == '#') {
       comment();

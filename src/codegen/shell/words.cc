@@ -22,7 +22,7 @@ std::string here_delimiter(std::string_view text, size_t& at, size_t end) {
   while (at < end && (text[at] == ' ' || text[at] == '\t')) ++at;
   std::string delimiter;
   for (; at < end && !ends_word(text[at]); ++at) {
-    if (text[at] != '\'' && text[at] != '"' && text[at] != '\\') delimiter += text[at];
+    if (text[at] != '\'' && text[at] != '"' && text[at] != '\\' && text[at] != kWordJoint) delimiter += text[at];
   }
   return delimiter;
 }
@@ -113,6 +113,11 @@ class WordReader {
       at_ += peek(1) == '\n' ? 2 : 3;
       return;
     }
+    if (c == kWordJoint) {
+      ++at_;
+      is_joint_ = true;
+      return;
+    }
     if (c == '\\' && at_ + 1 < end_) {
       if (peek(1) != '$') ++at_;  // "\$" stays told apart from an expansion
       bare_until(at_ + (peek() == '\\' && peek(1) == '$' ? 2 : 1));
@@ -160,7 +165,8 @@ class WordReader {
   void bare_until(size_t stop) {
     stop = std::min(stop, end_);
     std::vector<WordPart>& parts = out_.word.parts;
-    if (parts.empty() || parts.back().quote != ShellQuote::kNone) parts.push_back({ShellQuote::kNone, "", {at_, at_}});
+    const bool is_new = parts.empty() || parts.back().quote != ShellQuote::kNone || std::exchange(is_joint_, false);
+    if (is_new) parts.push_back({ShellQuote::kNone, "", {at_, at_}});
     parts.back().text += text_.substr(at_, stop - at_);
     at_ = stop;
   }
@@ -172,6 +178,7 @@ class WordReader {
     const size_t close = single_quote_end(text_, at_, end_, has_escapes);
     if (close == end_) complain(open);
     out_.word.parts.push_back({ShellQuote::kSingle, std::string(text_.substr(at_, close - at_)), {at_, close}});
+    std::erase(out_.word.parts.back().text, kWordJoint);
     at_ = std::min(close + 1, end_);
   }
 
@@ -195,6 +202,11 @@ class WordReader {
         take_until(bracket() + 1);
       } else if (peek() == '`') {
         take_until(backticks() + 1);
+      } else if (peek() == kWordJoint) {  // "a'$X'b": a name ends here
+        part.span.end = at_;
+        out_.word.parts.push_back(part);
+        part.text.clear();
+        part.span.begin = ++at_;
       } else {
         take_until(at_ + 1);
       }
@@ -207,6 +219,7 @@ class WordReader {
 
   std::string_view text_;
   size_t at_, end_;
+  bool is_joint_ = false;  // a part of its own begins
   WordRead out_;
 };
 

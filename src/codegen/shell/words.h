@@ -22,6 +22,9 @@ bool is_name_char(char c);
 
 bool is_shell_blank(char c);
 
+// Stands where a quote was that is none for the text it is a part of: nothing.
+inline constexpr char kWordJoint = '\x01';
+
 // A word that was not in quotes.
 ShellWord bare_word(std::string text, TextSpan span);
 
