@@ -36,6 +36,11 @@ SourceText::SourceText(std::string_view text, std::string_view file_name) : text
   }
 }
 
+SourceText::SourceText(std::string_view text, std::string_view file_name, std::vector<LinePlace> places)
+    : SourceText(text, file_name) {
+  places_ = std::move(places);
+}
+
 size_t SourceText::line_start(size_t offset) const {
   return *(std::upper_bound(line_starts_.begin(), line_starts_.end(), std::min(offset, text_.size())) - 1);
 }
@@ -49,7 +54,11 @@ Location SourceText::at(size_t offset) const {
   const auto num_continuations = static_cast<size_t>(std::count_if(added.begin(), added.end(), is_continuation));
   last_num_characters_ = (goes_on ? last_num_characters_ : 0) + added.size() - num_continuations;
   last_offset_ = offset;
-  return {file_name_, static_cast<int>(after - line_starts_.begin()), static_cast<int>(last_num_characters_) + 1};
+  const auto line = static_cast<size_t>(after - line_starts_.begin());
+  const int column = static_cast<int>(last_num_characters_) + 1;
+  if (line > places_.size()) return {file_name_, static_cast<int>(line), column};
+  const LinePlace& place = places_[line - 1];
+  return {file_name_, place.line, place.column > 0 ? place.column : column};
 }
 
 size_t SourceText::offset(int line, int byte_column) const {

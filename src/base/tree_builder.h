@@ -11,10 +11,17 @@
 
 namespace distsetup {
 
+// Where a line of a text stands in the file that it was made from; column 0: where it has its own.
+struct LinePlace {
+  int line = 0, column = 0;
+};
+
 // A text with its name. Columns count characters (code points) from 1.
 class SourceText {
  public:
   SourceText(std::string_view text, std::string_view file_name);
+  // `places` of its lines, for at().
+  SourceText(std::string_view text, std::string_view file_name, std::vector<LinePlace> places);
   std::string_view text() const { return text_; }
   Location at(size_t offset) const;
   // From a 0-based line and a 0-based byte in it; places past the end become the last place.
@@ -29,6 +36,7 @@ class SourceText {
   std::string_view text_;
   std::string file_name_;
   std::vector<size_t> line_starts_;
+  std::vector<LinePlace> places_;
   // The last place asked for: a reader goes forward, and a file of one line must not cost its square.
   mutable size_t last_offset_ = 0;
   mutable size_t last_num_characters_ = 0;

@@ -80,10 +80,28 @@ TEST_CASE("notebooks: without a line for a shell the kind is named", "[read]") {
   CHECK(parsed(notebook({{"import torch", "x = 1  # !torchrun"}}))->is(file_kind::kNotebookFile));
   CHECK(parsed(notebook({{kRun}}, "markdown"))->is(file_kind::kNotebookFile));
   CHECK(parsed(notebook({{"%%javascript", kRun}}))->is(file_kind::kNotebookFile));
-  // Several lines in one text of JSON have no places of their own.
-  CHECK(parsed(notebook({{"%%bash\n" + kRun.substr(1) + "\nls"}}))->is(file_kind::kNotebookFile));
   CHECK(parsed("{\"cells\": 3, \"zero_optimization\": {\"stage\": 2}}")->kind != nullptr);
   CHECK_FALSE(parsed("{\"cells\": 3, \"zero_optimization\": {\"stage\": 2}}")->is(file_kind::kNotebookFile));
+}
+
+TEST_CASE("notebooks: a cell may be one text, and a notebook one line", "[read]") {
+  const auto cell = [](const std::string& text) {
+    return R"({"cells": [{"cell_type": "code", "source": )" + Json(text).dump() + "}], \"nbformat\": 4}\n";
+  };
+  CHECK(said(cell("%%bash\nN=4\ntorchrun --nproc_per_node $N own.py")).text("hardware.gpus_per_node") == "4");
+  CHECK(said(cell("import torch\n!torchrun \\\n  --nproc_per_node 2 own.py\n")).text("hardware.gpus_per_node") == "2");
+  const std::string file = R"({"cell_type": "code", "source": "%%writefile ds.json\n{\"train_micro_batch_size_per_gpu\": 2,\n)"
+                           R"(\"zero_optimization\": {\"stage\": 2}}"})";
+  const std::string line = R"({"cell_type": "code", "source": ["!deepspeed --num_gpus 4 own.py --deepspeed_config ds.json"]})";
+  const FileSays says = said("{\"cells\":[" + file + "," + line + "],\"nbformat\":4}");
+  CHECK(says.text("micro_batch") == "2");
+  CHECK(says.text("strategy.sharding") == "zero2");
+  const LintReport report = lint_files({{"n.ipynb", "{\n\n" + cell("x = 1\n" + kRun).substr(1)}}, {});
+  REQUIRE_FALSE(report.findings.empty());
+  CHECK(report.findings[0].diagnostic.code == "TR004");
+  CHECK(report.findings[0].diagnostic.location.line == 3);
+  // A line that goes on at the end of its cell ends there.
+  CHECK(said(notebook({{"!torchrun --nproc_per_node 2 \\"}, {"!ls own.py"}})).text("hardware.gpus_per_node") == "2");
 }
 
 TEST_CASE("notebooks: lint changes nothing in them", "[lint]") {

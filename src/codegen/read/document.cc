@@ -122,9 +122,10 @@ void parse(Document& d, const std::vector<OuterVariable>& given, const ReadSourc
 
 // A notebook becomes the script that its cells hand to shells.
 bool take_shell_lines(Document& d, const ReadSourced& read) {
-  std::optional<std::string> shell = shell_of_notebook(d.root);
+  std::optional<NotebookShell> shell = shell_of_notebook(d.root);
   if (!shell) return false;
-  d.text = std::move(*shell);
+  d.text = std::move(shell->text);
+  d.places = std::move(shell->places);
   d.form = TextForm::kScript;
   d.root = Value();
   d.roots.clear();
@@ -175,7 +176,7 @@ size_t Document::offset(const Location& at) const { return source().offset(at); 
 Location Document::place(size_t offset) const { return source().at(offset); }
 
 const SourceText& Document::source() const {
-  if (source_ == nullptr) source_ = std::make_shared<SourceText>(text, path);
+  if (source_ == nullptr) source_ = std::make_shared<SourceText>(text, path, places);
   return *source_;
 }
 

@@ -41,6 +41,7 @@ struct Document {
   bool is_whole = false;                 // every document has a tree, whatever is said of it
   std::vector<ScriptPart> parts;         // the script, or the commands inside a manifest
   std::vector<EnvironmentSetting> environment;
+  std::vector<LinePlace> places;  // of a notebook's lines for shells, in its file
   // Keys of another tool around the one section that is read.
   std::vector<std::pair<std::string, Location>> beside;
 
@@ -53,10 +54,10 @@ struct Document {
 
   size_t offset(const Location& at) const;
   Location place(size_t offset) const;
+  const SourceText& source() const;
   std::string_view cut(TextSpan span) const { return std::string_view(text).substr(span.begin, span.end - span.begin); }
 
  private:
-  const SourceText& source() const;
   mutable std::shared_ptr<const SourceText> source_;  // of `text`, which stays as it is once a place was asked for
 };
 

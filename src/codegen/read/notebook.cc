@@ -40,15 +40,36 @@ bool acts_on_nothing(std::string_view command) {
   return is_of_shell && command.find_first_of(";&|") == std::string_view::npos;
 }
 
+// A line of a cell.
+struct CellLine {
+  std::string_view text;
+  LinePlace at;
+  int indent = 0;  // where the line's text begins in the file
+};
+
+std::vector<CellLine> lines_of(const Value& source) {
+  std::vector<CellLine> out;
+  const auto add = [&out](const Value& value, bool is_list) {
+    const bool is_line = is_list && value.text.find('\n') >= value.text.size() - std::min<size_t>(value.text.size(), 1);
+    for (size_t begin = 0; begin < value.text.size();) {
+      const size_t end = std::min(value.text.find('\n', begin), value.text.size());
+      out.push_back({std::string_view(value.text).substr(begin, end - begin),
+                     {std::max(value.location.line, 1), is_line ? 0 : std::max(value.location.column, 1)}});
+      out.back().indent = is_line ? std::max(value.location.column, 0) : 0;
+      begin = end + 1;
+    }
+  };
+  for (const Value& one : source.items) add(one, true);
+  if (source.kind == Value::Kind::kScalar) add(source, false);
+  return out;
+}
+
 class ShellLines {
  public:
   void cell(const Value& source) {
-    std::vector<const Value*> lines;
-    for (const Value& one : source.items) lines.push_back(&one);
-    if (source.kind == Value::Kind::kScalar) lines.push_back(&source);
+    const std::vector<CellLine> lines = lines_of(source);
     if (lines.empty()) return;
-    const std::string_view first = without_blanks(lines[0]->text);
-    const std::string_view magic = first.substr(0, first.find('\n'));
+    const std::string_view magic = without_blanks(lines[0].text);
     const std::string_view word = magic.substr(0, magic.find_first_of(" \t"));
     const bool is_shell = word == "%%bash" || word == "%%sh" || word == "%%shell" || word == "%%system" || word == "%%!" ||
                           magic == "%%script bash" || magic == "%%script sh";
@@ -58,52 +79,41 @@ class ShellLines {
     python(lines);
   }
 
-  std::optional<std::string> take() {
-    if (!is_kept_ || !has_command_) return std::nullopt;
-    std::string out;
-    for (const std::string& one : lines_) out += one + "\n";
-    return out;
+  std::optional<NotebookShell> take() {
+    if (!has_command_) return std::nullopt;
+    return std::move(out_);
   }
 
  private:
-  void put(const Value& at, std::string_view text, bool is_indented = true) {
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-    const auto line = static_cast<size_t>(std::max(at.location.line, 1));
-    const bool is_taken = line <= lines_.size() && !lines_[line - 1].empty();
-    if (is_taken || text.find('\n') != std::string_view::npos) {
-      is_kept_ = false;
-      return;
-    }
-    lines_.resize(std::max(lines_.size(), line));
-    const auto blanks = static_cast<size_t>(is_indented ? std::max(at.location.column, 0) : 0);
-    lines_[line - 1] = std::string(blanks, ' ').append(text);
+  void put(const CellLine& at, std::string_view text, bool is_indented = true) {
+    while (!text.empty() && text.back() == '\r') text.remove_suffix(1);
+    if (is_indented) out_.text.append(static_cast<size_t>(at.indent), ' ');
+    out_.text.append(text).push_back('\n');
+    out_.places.push_back(at.at);
   }
 
-  void whole(const std::vector<const Value*>& lines) {
-    if (lines.size() < 2) is_kept_ = is_kept_ && lines[0]->text.find('\n') == std::string::npos;
-    for (size_t i = 1; i < lines.size(); ++i) put(*lines[i], lines[i]->text);
+  void whole(const std::vector<CellLine>& lines) {
+    for (size_t i = 1; i < lines.size(); ++i) put(lines[i], lines[i].text);
     has_command_ = has_command_ || lines.size() > 1;
   }
 
-  // As a document in the script, which ends on the line behind the cell's last one.
-  void written(std::string_view name, const std::vector<const Value*>& lines) {
+  // As a document in the script.
+  void written(std::string_view name, const std::vector<CellLine>& lines) {
     if (lines.size() < 2 || name.find_first_of("-{$") != std::string_view::npos) return;
-    put(*lines[0], "cat > " + std::string(without_blanks(name)) + " <<'END_OF_CELL'");
-    for (size_t i = 1; i < lines.size(); ++i) put(*lines[i], lines[i]->text, false);
-    Value end = *lines.back();
-    ++end.location.line;
-    put(end, "END_OF_CELL", false);
+    put(lines[0], "cat > " + std::string(without_blanks(name)) + " <<'END_OF_CELL'");
+    for (size_t i = 1; i < lines.size(); ++i) put(lines[i], lines[i].text, false);
+    put(lines.back(), "END_OF_CELL", false);
   }
 
-  void python(const std::vector<const Value*>& lines) {
+  void python(const std::vector<CellLine>& lines) {
     bool is_continued = false, is_dropped = false;
-    for (const Value* one : lines) {
-      std::string_view text = without_blanks(one->text);
+    for (const CellLine& one : lines) {
+      const std::string_view text = without_blanks(one.text);
       if (!is_continued && text.starts_with("%env ") && text.find_first_of("{$") == std::string_view::npos) {
-        std::string setting(without_blanks(text.substr(5)));
+        const std::string setting(without_blanks(text.substr(5)));
         const size_t equals = setting.find_first_of("= ");
         if (equals == std::string::npos) continue;
-        put(*one, "export " + setting.substr(0, equals) + "='" + setting.substr(equals + 1) + "'");
+        put(one, "export " + setting.substr(0, equals) + "='" + setting.substr(equals + 1) + "'");
         continue;
       }
       if (!is_continued && !text.starts_with('!')) continue;
@@ -113,18 +123,19 @@ class ShellLines {
       if (!is_continued) is_dropped = acts_on_nothing(command);
       is_continued = command.ends_with('\\');
       if (is_dropped) continue;
-      put(*one, with_variables(command));
+      put(one, with_variables(command));
       has_command_ = true;
     }
+    if (is_continued && !is_dropped) put(lines.back(), "");  // the next cell is another command
   }
 
-  std::vector<std::string> lines_;
-  bool is_kept_ = true, has_command_ = false;
+  NotebookShell out_;
+  bool has_command_ = false;
 };
 
 }  // namespace
 
-std::optional<std::string> shell_of_notebook(const Value& root) {
+std::optional<NotebookShell> shell_of_notebook(const Value& root) {
   const Value* cells = root.find("cells");
   if (cells == nullptr) return std::nullopt;
   ShellLines out;

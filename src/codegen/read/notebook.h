@@ -1,14 +1,20 @@
-// Notebooks: what their cells give to a shell, as one script in which every command stands on its line of the notebook.
+// Notebooks: what their cells give to a shell, as one script.
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "base/value.h"
+#include "base/tree_builder.h"
 
 namespace distsetup::foreign {
 
-// `!torchrun …`, cells of %%bash, %env, and files of %%writefile. Nothing: there are none, or several lines of a cell stand on one
-// line of the file, where no place could be told.
-std::optional<std::string> shell_of_notebook(const Value& root);
+struct NotebookShell {
+  std::string text;
+  std::vector<LinePlace> places;  // of its lines in the notebook
+};
+
+// `!torchrun …`, cells of %%bash, %env, and files of %%writefile. Nothing: there are none. Of a cell that is one text (nbformat 4,
+// multiline_string) every line stands where the text does.
+std::optional<NotebookShell> shell_of_notebook(const Value& root);
 
 }  // namespace distsetup::foreign

@@ -62,7 +62,7 @@ std::string table_of(LaunchProgram program) {
 class ScriptReader {
  public:
   ScriptReader(const TemplateSet& templates, const foreign::Document& document)
-      : templates_(templates), file_(document.path), source_(document.text, document.path), runs_(document) {}
+      : templates_(templates), file_(document.path), source_(document.source()), runs_(document) {}
 
   void directives(const foreign::ScriptPart& part) {
     const foreign::ShellScript& script = part.script;
@@ -323,7 +323,7 @@ class ScriptReader {
 
   const TemplateSet& templates_;
   std::string file_;
-  SourceText source_;
+  const SourceText& source_;
   RunLines runs_;
   bool has_directives_ = false;  // of SLURM
   long long nodes_of_lsf_ = 0;
