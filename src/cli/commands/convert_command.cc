@@ -253,7 +253,7 @@ Command convert_command() {
   command.notes =
       "Reads DeepSpeed JSON, accelerate YAML, TrainingArguments, a config.yaml in sections (of fine-tuning, of stages), torchtitan "
       "TOML, Megatron and OpenRLHF arguments, #SBATCH lines, launch lines, Kubernetes manifests. What could not be carried over is "
-      "listed on standard error. --to run writes a run file.";
+      "listed on standard error. - is standard input. --to run writes a run file.";
   command.flags = {{"to", {"target"}, FlagKind::kValue, "TARGET", "what to write: a target of `emit`, or run", 0, known_outputs()},
                    {"as",
                     {},

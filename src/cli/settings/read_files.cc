@@ -92,9 +92,10 @@ void tell_choices(std::vector<Reading>& readings) {
   }
 }
 
-// `said`: what of the choices the user said, who is told when no file has it.
+// `said`: what of the choices the user said, who is told when no file has it. `input`: what standard input has, which is read once.
 Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const std::vector<std::string>& paths,
-                                             const std::string& as, const ReadChoices& choices, const ReadChoices& said) {
+                                             const std::string& as, const ReadChoices& choices, const ReadChoices& said,
+                                             const Result<std::string>& input) {
   std::vector<Reading> readings;
   Diagnostics diagnostics;
   FilesToRead all(paths);
@@ -102,9 +103,10 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
   std::vector<foreign::DocumentPointer> scripts;
   while (const FileToRead* next = all.next()) {
     const FileToRead file = *next;
-    const std::string& path = file.path;
+    const bool is_input = file.is_given && file.path == "-";
+    const std::string path = is_input ? "standard input" : file.path;
     if (file.is_below_config) below_config.insert(path);
-    const Result<std::string> text = read_file(path);
+    const Result<std::string> text = is_input ? input : read_file(path);
     if (!text.ok()) {
       append(diagnostics, text.diagnostics);
       continue;
@@ -172,8 +174,10 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
 Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, const std::vector<std::string>& paths,
                                                 const std::string& as, const ReadChoices& choices) {
   ReadChoices all = choices;
-  Result<std::vector<Reading>> readings = read_files_once(templates, paths, as, all, choices);
-  if (readings.ok() && add_choices(*readings, all)) readings = read_files_once(templates, paths, as, all, choices);
+  const bool has_input = std::find(paths.begin(), paths.end(), "-") != paths.end();
+  const Result<std::string> input = has_input ? read_file("/dev/stdin") : Result<std::string>(std::string());
+  Result<std::vector<Reading>> readings = read_files_once(templates, paths, as, all, choices, input);
+  if (readings.ok() && add_choices(*readings, all)) readings = read_files_once(templates, paths, as, all, choices, input);
   if (readings.ok()) tell_choices(*readings);
   return readings;
 }
