@@ -427,3 +427,11 @@ TEST_CASE("lint launches: what LLaMA-Factory takes for quantizing", "[lint]") {
       {"LF004", "f.yaml", file + "quantization_bit: 4\nquantization_method: awq\n", file + "quantization_method: bitsandbytes\n"},
   });
 }
+
+TEST_CASE("launches: a flag of one branch and a flag of the other are not given together", "[lint]") {
+  const std::string branch =
+      "if [ \"$NNODES\" = 1 ]; then\n  D=\"--standalone\"\nelse\n  D=\"--master_port=29500 --node_rank=$R\"\nfi\n";
+  const std::string run = "torchrun $D --nproc_per_node=4 train.py\n";
+  CHECK(num_found({{"run.sh", branch + run}}, "TR001") == 0);
+  CHECK(num_found({{"run.sh", "D=\"--standalone --master_port=29500\"\n" + run}}, "TR001") == 1);
+}

@@ -18,6 +18,9 @@ struct LaunchOption {
   std::vector<std::string> more;  // of a script's option: the words behind its value ("--betas 0.9 0.95")
   TextSpan span;                  // of flag and value
   TextSpan value_span;            // where the value is written: of a variable of known value in its assignment
+
+  // Of branches that nothing decides one has it and another does not.
+  bool is_maybe() const { return value.starts_with("${") && value.ends_with(":+}"); }
 };
 
 enum class LaunchProgram { kSrun, kTorchrun, kDeepspeed, kAccelerate, kMpirun, kScript, kOther };
