@@ -112,3 +112,17 @@ TEST_CASE("words: a list that printf quotes for another shell", "[read]") {
   CHECK(is_lost(says, "learning_rate = $LR"));
   CHECK(said(list + "S=$(printf '%03d' \"${CMD[@]}\")\nbash -c 'torchrun '\"$S\"' train.py'\n").text("micro_batch").empty());
 }
+
+TEST_CASE("words: LLaMA-Factory's command starts torchrun by its variables", "[read]") {
+  const std::string train = "llamafactory-cli train learning_rate=1e-5 per_device_train_batch_size=1\n";
+  const FileSays exported = said("export NNODES=2\nexport NPROC_PER_NODE=4\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\n" + train);
+  CHECK(exported.text("hardware.nodes") == "2");
+  CHECK(exported.text("hardware.gpus_per_node") == "4");
+  CHECK(exported.text("derived.world").empty());
+  // As many processes as devices are seen, where nothing says how many.
+  CHECK(said("NNODES=2 CUDA_VISIBLE_DEVICES=0,1,2 " + train).text("hardware.gpus_per_node") == "3");
+  CHECK(said("NNODES=2 " + train).text("hardware.gpus_per_node").empty());
+  CHECK(said("CUDA_VISIBLE_DEVICES=0,1,2 " + train).text("derived.world") == "3");
+  CHECK(said("USE_RAY=1 NNODES=2 " + train).text("hardware.nodes").empty());
+  CHECK(said("NNODES=2 llamafactory-cli export a.yaml\n").text("hardware.nodes").empty());
+}

@@ -138,8 +138,11 @@ class ScriptReader {
     }
   }
 
-  void keys_of(const std::string& table, std::vector<FoundKey> keys) {
-    add(reading_by(templates_, table, {nullptr, std::move(keys), nullptr}, file_));
+  // `has_no_defaults`: the tool that starts this one has its own.
+  void keys_of(const std::string& table, std::vector<FoundKey> keys, bool has_no_defaults = false) {
+    Result<Reading> reading = reading_by(templates_, table, {nullptr, std::move(keys), nullptr}, file_);
+    if (reading.ok() && has_no_defaults) std::erase_if(reading->fields, [](const auto& one) { return one.second.is_assumed; });
+    add(std::move(reading));
   }
 
   // An option that is given twice counts as it stands last. `as_spelled`: under the name with its own dashes inside.
@@ -304,7 +307,8 @@ class ScriptReader {
       keys.push_back(found("config", file->text, true, file->span));
     if (is_xtuner(stage)) return add(reading_of_xtuner(stage, keys, file_, source_.at(stage.span.begin)));
     if (keys.empty()) return;
-    if (const std::string table = table_of(stage.program); !table.empty()) return keys_of(table, std::move(keys));
+    if (const std::string table = table_of(stage.program); !table.empty())
+      return keys_of(table, std::move(keys), stage.name.ends_with("llamafactory-cli"));
     name_backend(stage, line, keys);
     Result<Reading> best = reading_of_program(templates_, stage.name, keys, file_);
     const bool is_read = !best.ok() || !best->tool.empty();

@@ -44,7 +44,11 @@ bool takes_all(const LaunchLine& line) {
 }  // namespace
 
 Reading visible_gpus(const SourceText& source, const foreign::ScriptPart& part, const LaunchLine& line, const std::string& file) {
-  const bool is_launched = line.find(LaunchProgram::kSrun) != nullptr || line.find(LaunchProgram::kTorchrun) != nullptr ||
+  // LLaMA-Factory starts torchrun with as many processes as it sees devices, where NPROC_PER_NODE does not say how many
+  // (src/llamafactory/cli.py, Command.TRAIN).
+  const LaunchStage* torchrun = line.find(LaunchProgram::kTorchrun);
+  const bool is_of_node = torchrun != nullptr && torchrun->name.ends_with("llamafactory-cli") && !torchrun->has("nproc_per_node");
+  const bool is_launched = line.find(LaunchProgram::kSrun) != nullptr || (torchrun != nullptr && !is_of_node) ||
                            line.find(LaunchProgram::kMpirun) != nullptr || part.script.commands[line.command].depth > 0;
   const ShellAssignment* devices = is_launched ? nullptr : devices_of(part, line);
   const int64_t n = devices == nullptr ? 0 : count_of(devices->known.empty() ? devices->value.text : devices->known);
@@ -54,7 +58,8 @@ Reading visible_gpus(const SourceText& source, const foreign::ScriptPart& part, 
   reading.file = file;
   reading.tool = "CUDA_VISIBLE_DEVICES";
   // What any file or directive says is over it.
-  reading.fields["derived.world"] = {Json(n), "CUDA_VISIBLE_DEVICES", source.at(devices->span.begin), true, false};
+  reading.fields[is_of_node ? "hardware.gpus_per_node" : "derived.world"] = {Json(n), "CUDA_VISIBLE_DEVICES",
+                                                                             source.at(devices->span.begin), true, false};
   return reading;
 }
 

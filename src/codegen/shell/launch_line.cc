@@ -67,7 +67,7 @@ class LineReader {
         ++at_;
         continue;
       }
-      if (program == LaunchProgram::kScript && (is_swift(at_) || is_xtuner(at_))) add_launcher_of_tool();
+      if (program == LaunchProgram::kScript && (is_swift(at_) || is_xtuner(at_) || is_llamafactory(at_))) add_launcher_of_tool();
       stage(program);
       if (stages_.back().program == LaunchProgram::kScript) break;
     }
@@ -151,7 +151,13 @@ class LineReader {
   }
 
   // ms-swift's command starts torchrun by itself where one of two variables says of how many (swift/cli/main.py, get_torchrun_args);
-  // xtuner's as well (xtuner/entry_point.py, cli).
+  bool is_llamafactory(size_t i) const {
+    const bool trains = base_name(words_[i].text) == "llamafactory-cli" && i + 1 < words_.size() && words_[i + 1].text == "train";
+    LaunchOption ray;
+    return trains && !(variable_in_environment("USE_RAY", ray) && ray.value != "0");  // Ray starts its own workers
+  }
+
+  // xtuner's as well (xtuner/entry_point.py, cli), and LLaMA-Factory's (src/llamafactory/cli.py, Command.TRAIN).
   void add_launcher_of_tool() {
     LaunchStage out;
     out.program = LaunchProgram::kTorchrun;
