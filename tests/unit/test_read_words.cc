@@ -93,6 +93,35 @@ TEST_CASE("words: a text for another shell with variables between its quotes", "
   CHECK(is_lost(said("bash -c '" + kStart + kRate + "'\"$LR\"' " + rest), "learning_rate = $LR"));
 }
 
+TEST_CASE("words: those that may hold any arguments are said, and nothing is assumed beside them", "[read]") {
+  const std::string end = kBatch + "4 ";
+  CHECK(said(kStart + end).text("train.weight_decay") == "0");
+  for (const char* word : {"$COMMON", "${COMMON[@]}", "\"${COMMON[@]}\"", "$(cat args.txt)", "`cat args.txt`", "${COMMON}"}) {
+    CAPTURE(word);
+    for (const std::string& line : {kStart + word + " " + end, kStart + end + word}) {
+      const FileSays says = said(line + "\n");
+      CHECK(says.text("micro_batch") == "4");
+      CHECK(says.text("train.weight_decay").empty());
+      CHECK(says.text("strategy.trainer").empty());
+      const std::string text = word;
+      CHECK(is_lost(says, "arguments = " + (text[0] == '"' ? text.substr(1, text.size() - 2) : text)));
+    }
+  }
+  // A script is read as it is started without arguments; what stands in quotes is one word.
+  CHECK(said(kStart + end + "\"$@\"\n").text("train.weight_decay") == "0");
+  CHECK(is_lost(said(kStart + end + "\"${@:4}\"\n"), "arguments = ${@:4}"));
+  for (const char* one : {"\"$FILE\"", "$SLURM_JOB_ID", "$i", "${SIZES[$i]}", "$N.txt"}) {
+    CAPTURE(one);
+    CHECK(said(kStart + end + one + "\n").text("train.weight_decay") == "0");
+  }
+  CHECK(said(kStart + end + "--run_name $NAME\n").text("train.weight_decay") == "0");
+  CHECK(said("X=\n" + kStart + end + "$X\n").text("train.weight_decay") == "0");
+  // Of the launcher.
+  const FileSays launcher = said("torchrun $DISTRIBUTED train.py " + end + "\n");
+  CHECK(is_lost(launcher, "arguments = $DISTRIBUTED"));
+  CHECK(launcher.text("train.weight_decay") == "0");
+}
+
 TEST_CASE("words: what ((…)) changes", "[read]") {
   const std::string run = "torchrun --nnodes 2 --nproc_per_node $N train.py " + kBatch + "1\n";
   CHECK(said("N=3\n((N++))\n" + run).text("hardware.gpus_per_node") == "4");
@@ -113,6 +142,19 @@ TEST_CASE("words: a list that printf quotes for another shell", "[read]") {
   CHECK(said(list + "S=$(printf '%03d' \"${CMD[@]}\")\nbash -c 'torchrun '\"$S\"' train.py'\n").text("micro_batch").empty());
 }
 
+TEST_CASE("words: two trainings of two programs are two runs", "[read]") {
+  const auto is_refused = [](const std::string& script) {
+    const Result<std::vector<Reading>> readings = read_config(embedded_templates(), script, "run.sh");
+    return !readings.ok() || !merge_readings(*readings).ok();
+  };
+  const std::string first = "torchrun --nproc_per_node 8 a.py --model_name_or_path gpt2 " + kBatch + "2\n";
+  CHECK(is_refused(first + "torchrun --nproc_per_node 8 b.py --bf16 True " + kRate + "1e-5\n"));
+  CHECK_FALSE(is_refused(first + "torchrun --nproc_per_node 8 src/a.py --bf16 True\n"));
+  // The same settings, and a program that says nothing of a training.
+  CHECK_FALSE(is_refused(first + "torchrun --nproc_per_node 8 b.py --model_name_or_path gpt2 " + kBatch + "2\n"));
+  CHECK_FALSE(is_refused(first + "torchrun --nproc_per_node 8 b.py --per_device_eval_batch_size 4\n"));
+}
+
 TEST_CASE("words: LLaMA-Factory's command starts torchrun by its variables", "[read]") {
   const std::string train = "llamafactory-cli train learning_rate=1e-5 per_device_train_batch_size=1\n";
   const FileSays exported = said("export NNODES=2\nexport NPROC_PER_NODE=4\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\n" + train);
@@ -125,4 +167,9 @@ TEST_CASE("words: LLaMA-Factory's command starts torchrun by its variables", "[r
   CHECK(said("CUDA_VISIBLE_DEVICES=0,1,2 " + train).text("derived.world") == "3");
   CHECK(said("USE_RAY=1 NNODES=2 " + train).text("hardware.nodes").empty());
   CHECK(said("NNODES=2 llamafactory-cli export a.yaml\n").text("hardware.nodes").empty());
+}
+
+TEST_CASE("words: a file of programs for srun is said", "[read]") {
+  CHECK(is_lost(said("#!/bin/bash\n#SBATCH --nodes=1\nsrun --multi-prog tasks.conf\n"), "multi_prog = true"));
+  CHECK_FALSE(is_lost(said("#!/bin/bash\n#SBATCH --nodes=1\nsrun --overlap hostname\n"), "overlap = true"));
 }

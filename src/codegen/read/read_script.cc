@@ -18,6 +18,7 @@
 #include "codegen/read/named_method.h"
 #include "codegen/read/other_devices.h"
 #include "codegen/read/own_arguments.h"
+#include "codegen/read/script_words.h"
 #include "codegen/read/started_scripts.h"
 #include "codegen/read/visible_gpus.h"
 #include "codegen/read/xtuner.h"
@@ -36,28 +37,6 @@ using foreign::LaunchStage;
 const std::string kDirectives = "slurm/directives.yaml", kManifest = "launchers/kubernetes.yaml", kTask = "launchers/skypilot.yaml",
                   kPbsLines = "launchers/pbs.yaml", kLsfLines = "launchers/lsf.yaml", kHosts = "launchers/hostfile.yaml",
                   kVariables = "launchers/environment.yaml";
-
-Reading unread(const std::vector<FoundKey>& found, const std::string& file, const std::string& what) {
-  Reading reading;
-  reading.file = file;
-  reading.tool = what;
-  for (const FoundKey& one : found)
-    reading.lost.push_back({one.key, one.text, fmt::format("no table knows the arguments of {}", what), one.at});
-  return reading;
-}
-
-std::string table_of(LaunchProgram program) {
-  switch (program) {
-    case LaunchProgram::kSrun: return "launchers/srun.yaml";
-    case LaunchProgram::kTorchrun: return "launchers/torchrun.yaml";
-    case LaunchProgram::kDeepspeed: return "launchers/deepspeed.yaml";
-    case LaunchProgram::kAccelerate: return "launchers/accelerate.yaml";
-    case LaunchProgram::kMpirun: return "launchers/mpirun.yaml";
-    case LaunchProgram::kScript:
-    case LaunchProgram::kOther: break;
-  }
-  return "";
-}
 
 class ScriptReader {
  public:
@@ -112,6 +91,7 @@ class ScriptReader {
     constexpr size_t kMaxRuns = 16;  // what starts more than a few different runs is no configuration of one
     const bool is_under_ray = has_ray(part.script);
     std::set<std::string> seen;
+    OneTraining training;
     Reading gpus;
     append(diagnostics_, undecided_commands(source_, part.script));
     for (const LaunchLine& line : part.lines) {
@@ -119,11 +99,14 @@ class ScriptReader {
       std::string words;
       for (const foreign::ShellWord& word : part.script.commands[line.command].expanded) words += word.text + '\n';
       if (!seen.insert(std::move(words)).second || seen.size() > kMaxRuns) continue;
-      const bool is_helper = line.find(LaunchProgram::kSrun) != nullptr && !foreign::starts_training(part.script, part.lines, line);
+      const LaunchStage* srun = line.find(LaunchProgram::kSrun);
+      const bool is_helper = srun != nullptr && !srun->has("multi_prog") && !foreign::starts_training(part.script, part.lines, line);
       // What summarises on one node beside what runs on all of them.
       const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
+      const size_t first = readings_.size();
       for (const LaunchStage& stage : line.stages) read_stage(stage, line, is_under_ray);
+      append(diagnostics_, training.take(source_, line, readings_, first));
       gpus = visible_gpus(source_, part, line, file_);
       tell_started(line);
     }
@@ -200,6 +183,11 @@ class ScriptReader {
   void add(Result<Reading> reading) {
     append(diagnostics_, reading.diagnostics);
     if (reading.ok() && (!reading->fields.empty() || !reading->lost.empty())) readings_.push_back(std::move(*reading));
+  }
+
+  void add_open(Reading reading, const std::vector<LostKey>& open) {
+    reading.lost.insert(reading.lost.end(), open.begin(), open.end());
+    add(std::move(reading));
   }
 
   // name=value and a.b=value behind a script's name.
@@ -306,23 +294,30 @@ class ScriptReader {
     if (const foreign::ShellWord* file = file_of_tool(stage, line); file != nullptr)
       keys.push_back(found("config", file->text, true, file->span));
     if (is_xtuner(stage)) return add(reading_of_xtuner(stage, keys, file_, source_.at(stage.span.begin)));
-    if (keys.empty()) return;
-    if (const std::string table = table_of(stage.program); !table.empty())
-      return keys_of(table, std::move(keys), stage.name.ends_with("llamafactory-cli"));
+    const std::vector<LostKey> open = open_words(source_, stage);
+    const std::string table = table_of(stage.program);
+    if (!table.empty() && !keys.empty()) keys_of(table, std::move(keys), stage.name.ends_with("llamafactory-cli"));
+    if (!table.empty() || keys.empty()) {
+      if (line.stages.size() > 1 && may_set_more(open)) add_open(unread({}, file_, stage.name), open);
+      return;
+    }
     name_backend(stage, line, keys);
     Result<Reading> best = reading_of_program(templates_, stage.name, keys, file_);
     const bool is_read = !best.ok() || !best->tool.empty();
     // What a file beside the flags leaves to its tool's defaults is not known here.
-    if (best.ok() && names_settings(stage)) {
+    const bool is_part = names_settings(stage) || may_set_more(open);
+    if (best.ok() && is_part) {
       drop_assumed(*best);
-      best->is_over_file = true;
+      best->is_over_file = names_settings(stage);
     }
     if (best.ok() && is_read) add_program(stage, *best);
-    if (best.ok() && is_read && !names_settings(stage)) name_plain_trainer(line, source_.at(stage.span.begin), *best);
+    if (best.ok() && is_read && !is_part) name_plain_trainer(line, source_.at(stage.span.begin), *best);
     if (best.ok() && is_read) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), *best));
     const bool is_deepspeeds = line.find(LaunchProgram::kDeepspeed) != nullptr || stage.has("deepspeed_config");
     if (best.ok() && best->table.empty() && is_deepspeeds) engine(keys, *best);
-    add(is_read ? std::move(best) : unread(keys, file_, stage.name));
+    append(diagnostics_, best.diagnostics);
+    if (!best.ok()) return;
+    add_open(is_read ? std::move(*best) : unread(keys, file_, stage.name), open);
   }
 
   const TemplateSet& templates_;

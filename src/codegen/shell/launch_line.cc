@@ -7,6 +7,7 @@
 #include <charconv>
 #include <set>
 
+#include "codegen/shell/arguments.h"
 #include "codegen/shell/launch_switches.h"
 #include "codegen/shell/slurm_names.h"
 #include "codegen/shell/wrappers.h"
@@ -150,13 +151,13 @@ class LineReader {
     return base_name(words_[i].text) == "xtuner" && i + 1 < words_.size() && words_[i + 1].text == "train";
   }
 
-  // ms-swift's command starts torchrun by itself where one of two variables says of how many (swift/cli/main.py, get_torchrun_args);
   bool is_llamafactory(size_t i) const {
     const bool trains = base_name(words_[i].text) == "llamafactory-cli" && i + 1 < words_.size() && words_[i + 1].text == "train";
     LaunchOption ray;
     return trains && !(variable_in_environment("USE_RAY", ray) && ray.value != "0");  // Ray starts its own workers
   }
 
+  // ms-swift's command starts torchrun by itself where one of two variables says of how many (swift/cli/main.py, get_torchrun_args);
   // xtuner's as well (xtuner/entry_point.py, cli), and LLaMA-Factory's (src/llamafactory/cli.py, Command.TRAIN).
   void add_launcher_of_tool() {
     LaunchStage out;
@@ -256,9 +257,10 @@ class LineReader {
       if (is_operator(word)) break;
       if (word.text == "--") continue;  // the end of options, in front of what is started or of its arguments
       if (!is_option(word.text)) {
-        if (program != LaunchProgram::kScript) break;
+        if (program != LaunchProgram::kScript && !is_open_in_front()) break;
         out.positionals.push_back(word);
-        if (!out.options.empty() && out.options.back().has_value) out.options.back().more.push_back(word.text);
+        const bool is_more = !out.options.empty() && out.options.back().has_value && !may_hold_arguments(word);
+        if (is_more) out.options.back().more.push_back(word.text);
         continue;
       }
       if (program == LaunchProgram::kSrun && is_cluster(word.text)) {
@@ -276,6 +278,11 @@ class LineReader {
     if (again == LaunchProgram::kOther) {
       stage(LaunchProgram::kScript);
     }
+  }
+
+  // torchrun $DISTRIBUTED_ARGS train.py: the launcher's options, and no script.
+  bool is_open_in_front() const {
+    return at_ + 1 < words_.size() && may_hold_arguments(words_[at_]) && words_[at_ + 1].text.ends_with(".py");
   }
 
   // srun -lu: several switches of one letter each.
