@@ -142,6 +142,11 @@ TEST_CASE("words: a list that printf quotes for another shell", "[read]") {
   CHECK(said(list + "S=$(printf '%03d' \"${CMD[@]}\")\nbash -c 'torchrun '\"$S\"' train.py'\n").text("micro_batch").empty());
 }
 
+TEST_CASE("words: an option of one branch is said without what stands for it here", "[read]") {
+  const std::string branch = "S=(srun --label)\nif [ -n \"$J\" ]; then S+=(--jobid=$J); fi\n";
+  CHECK(is_lost(said(branch + "\"${S[@]}\" " + kStart + kBatch + "2\n"), "jobid = (in a branch)"));
+}
+
 TEST_CASE("words: two trainings of two programs are two runs", "[read]") {
   const auto is_refused = [](const std::string& script) {
     const Result<std::vector<Reading>> readings = read_config(embedded_templates(), script, "run.sh");

@@ -44,11 +44,11 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
   const std::string backend = run.value("rdzv_backend");
   const bool is_dynamic = backend == "c10d" || backend == "etcd" || backend == "etcd-v2";
   const LaunchOption* standalone = run.find("standalone");
-  const bool is_alone = standalone != nullptr && !standalone->is_maybe();
+  const bool is_alone = standalone != nullptr && !is_of_a_branch(standalone->value);
   const std::string nnodes = run.value("nnodes");
   for (const char* name : {"node_rank", "master_addr", "master_port"}) {
     const LaunchOption* option = run.find(name);
-    if (option == nullptr || option->is_maybe() || !(is_dynamic || is_alone)) continue;
+    if (option == nullptr || is_of_a_branch(option->value) || !(is_dynamic || is_alone)) continue;
     // With an endpoint the nodes meet all the same, and one node meets itself.
     const bool is_harmless = is_alone || run.has("rdzv_endpoint") || nnodes == "1" || nnodes.empty();
     const Directive* of_job = script.directive("nodes");

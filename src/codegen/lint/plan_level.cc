@@ -166,9 +166,6 @@ std::string old_gpu(const LintSetup& setup) {
   return "";
 }
 
-// Of one of several branches that nothing in the file decides (ShellVariables::merge).
-bool is_of_a_branch(const LaunchOption& option) { return option.value.starts_with("${") && option.value.ends_with(":+}"); }
-
 void plan_precision(const LintSetup& setup, const Document& d, Findings& report) {
   TextSpan at{0, 0};
   bool uses_bf16 = false;
@@ -187,11 +184,11 @@ void plan_precision(const LintSetup& setup, const Document& d, Findings& report)
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* run = line.find(LaunchProgram::kScript);
       const LaunchOption* bf16 = run == nullptr ? nullptr : run->find("bf16");
-      if (bf16 == nullptr || is_of_a_branch(*bf16)) continue;
+      if (bf16 == nullptr || is_of_a_branch(bf16->value)) continue;
       uses_bf16 = true;
       at = bf16->span;
       const LaunchOption* fp16 = run->find("fp16");
-      if (fp16 != nullptr && !is_of_a_branch(*fp16) && is_megatron(*run))
+      if (fp16 != nullptr && !is_of_a_branch(fp16->value) && is_megatron(*run))
         report.add("PLAN008", d, fp16->span, "--fp16 and --bf16 are both given, expected one of them",
                    {.error_if = doubt_of_megatron(*run)});
     }

@@ -161,8 +161,8 @@ class ScriptReader {
     one.at = source_.at(span.begin);
     if (is_placeholder(value)) one.unknown = "a placeholder that was not filled in";
     const size_t dollar = value.find_first_of("$`");
-    one.is_maybe = value.starts_with("${") && value.ends_with(":+}");
-    if (one.is_maybe) one.unknown = "only the running script knows whether it is given";
+    one.is_maybe = foreign::is_of_a_branch(value);
+    if (one.is_maybe) one.text = "(in a branch)", one.unknown = "only the running script knows whether it is given";
     if (dollar != std::string::npos && !one.is_maybe)
       one.unknown = fmt::format("only the running script knows {}", value.substr(dollar));
     return one;

@@ -10,6 +10,9 @@
 
 namespace distsetup::foreign {
 
+// The value of an option that of branches which nothing decides one gives and another does not.
+inline bool is_of_a_branch(std::string_view value) { return value.starts_with("${") && value.ends_with(":+}"); }
+
 struct LaunchOption {
   std::string name;     // without dashes, '-' as '_'
   std::string spelled;  // "--nproc-per-node"
@@ -18,9 +21,6 @@ struct LaunchOption {
   std::vector<std::string> more;  // of a script's option: the words behind its value ("--betas 0.9 0.95")
   TextSpan span;                  // of flag and value
   TextSpan value_span;            // where the value is written: of a variable of known value in its assignment
-
-  // Of branches that nothing decides one has it and another does not.
-  bool is_maybe() const { return value.starts_with("${") && value.ends_with(":+}"); }
 };
 
 enum class LaunchProgram { kSrun, kTorchrun, kDeepspeed, kAccelerate, kMpirun, kScript, kOther };
