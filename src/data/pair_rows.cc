@@ -103,19 +103,6 @@ RowOrReason implicit_chat_pair(OrderedJson chosen, OrderedJson rejected, const O
   return chat_pair(std::move(prompt), std::move(chosen), std::move(rejected), row, kPairMessages);
 }
 
-// LLaMA-Factory's turns before an instruction: a list of questions with their answers.
-std::string add_history(const OrderedJson* history, OrderedJson& turns) {
-  if (history == nullptr) return "";
-  if (!history->is_array()) return "its history is no list";
-  for (const OrderedJson& turn : *history) {
-    if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
-      return "its history is no list of questions with answers";
-    turns.push_back(one_turn("user", turn[0])[0]);
-    turns.push_back(one_turn("assistant", turn[1])[0]);
-  }
-  return "";
-}
-
 RowOrReason alpaca_pair(const RowKeys& row, const OrderedJson& json, const OrderedJson& instruction, Answers answers) {
   const OrderedJson* input = row.first({"input", "context"});
   if (!instruction.is_string() || (input != nullptr && !input->is_string())) return refused("its instruction or input is no text");
@@ -128,6 +115,18 @@ RowOrReason alpaca_pair(const RowKeys& row, const OrderedJson& json, const Order
 }
 
 }  // namespace
+
+std::string add_history(const nlohmann::ordered_json* history, nlohmann::ordered_json& turns) {
+  if (history == nullptr) return "";
+  if (!history->is_array()) return "its history is no list";
+  for (const OrderedJson& turn : *history) {
+    if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
+      return "its history is no list of questions with answers";
+    turns.push_back(one_turn("user", turn[0])[0]);
+    turns.push_back(one_turn("assistant", turn[1])[0]);
+  }
+  return "";
+}
 
 size_t common_prompt(const std::string& chosen, const std::string& rejected) {
   size_t same = 0;
@@ -164,6 +163,11 @@ RowOrReason pair_row(const OrderedJson& json, const RowOptions& options) {
     return chat_pair(one_turn("user", *prompt), turns_of(answers.chosen), turns_of(answers.rejected), json, kPairMessages);
   if (!are_texts) return refused("its chosen and rejected answers are neither two texts nor two lists of messages");
   if (prompt == nullptr) prompt = row.find("input");
+  const bool has_system = json.contains("system") && json["system"].is_string() && json["system"] != "";
+  if (is_text(prompt) && has_system) {  // which a text has no place for
+    if (options.prompt_format) return refused("it has a system message, which the prompt format has no place for");
+    return chat_pair(one_turn("user", *prompt), turns_of(answers.chosen), turns_of(answers.rejected), json, kPairMessages);
+  }
   if (is_text(prompt)) return text_pair(prompt->get<std::string>(), answers, "pair texts");
   if (prompt != nullptr) return refused("its prompt is no text");
   const std::string chosen = answers.chosen.get<std::string>(), rejected = answers.rejected.get<std::string>();

@@ -18,6 +18,9 @@ namespace distsetup {
 bool is_pair_row(const nlohmann::ordered_json& json, const RowOptions& options);
 RowOrReason pair_row(const nlohmann::ordered_json& json, const RowOptions& options);
 
+// LLaMA-Factory's turns before an instruction, a list of questions with their answers, as messages; "": it is one, or null.
+std::string add_history(const nlohmann::ordered_json* history, nlohmann::ordered_json& turns);
+
 // Bytes that two texts begin with alike; a blank there begins the answers, and no character is cut. Source: TRL, extract_prompt.
 size_t common_prompt(const std::string& chosen, const std::string& rejected);
 

@@ -142,18 +142,26 @@ RowOrReason chat_row(const OrderedJson& json, const OrderedJson& messages) {
   return out;
 }
 
-RowOrReason alpaca_row(const OrderedJson& instruction, const OrderedJson* input, const OrderedJson& output) {
-  RowOrReason out;
-  out.kind = "alpaca";
-  if (!instruction.is_string() || !output.is_string() || (input != nullptr && !input->is_string())) {
-    out.reason = "its instruction, input or output is no text";
-    return out;
-  }
+RowOrReason no_row(const char* kind, std::string reason) { return {{}, std::move(reason), kind}; }
+
+RowOrReason alpaca_row(const OrderedJson& json, const RowKeys& row, const OrderedJson& instruction, const OrderedJson& output) {
+  constexpr const char* kKind = "alpaca";
+  const OrderedJson* input = row.first({"input", "context"});
+  if (!instruction.is_string() || !output.is_string() || (input != nullptr && !input->is_string()))
+    return no_row(kKind, "its instruction, input or output is no text");
+  OrderedJson messages = OrderedJson::array();
+  if (std::string problem = add_history(row.find("history"), messages); !problem.empty()) return no_row(kKind, std::move(problem));
   std::string question = instruction.get<std::string>();
   if (input != nullptr && !input->get<std::string>().empty()) question += "\n\n" + input->get<std::string>();
-  out.row.kind = SourceRow::Kind::kChat;
-  out.row.chat = {{"messages", {message("user", question), message("assistant", output.get<std::string>())}}};
+  messages.push_back(message("user", question));
+  messages.push_back(message("assistant", output.get<std::string>()));
+  RowOrReason out = chat_row(json, messages);
+  out.kind = kKind;
   return out;
+}
+
+bool states_system(const OrderedJson& json) {
+  return json.contains("system") && json["system"].is_string() && !json["system"].get_ref<const std::string&>().empty();
 }
 
 Diagnostics read_list(const std::string& path, const std::string& text, SourceReading& reading) {
@@ -247,13 +255,18 @@ RowOrReason row_of(const OrderedJson& json, const RowOptions& options) {
       out.reason = "its prompt or completion is no text";
       return out;
     }
+    if (states_system(json)) {  // which a text has no place for
+      if (options.prompt_format)
+        return no_row("prompt-completion", "it has a system message, which the prompt format has no place for");
+      return chat_row(json, {message("user", prompt->get<std::string>()), message("assistant", completion->get<std::string>())});
+    }
     out.row.kind = SourceRow::Kind::kPromptCompletion;
     out.row.prompt = prompt->get<std::string>();
     out.row.completion = completion->get<std::string>();
     return out;
   }
   const OrderedJson *instruction = row.find("instruction"), *output = row.first({"output", "response"});
-  if (instruction != nullptr && output != nullptr) return alpaca_row(*instruction, row.first({"input", "context"}), *output);
+  if (instruction != nullptr && output != nullptr) return alpaca_row(json, row, *instruction, *output);
   out.kind = "text";
   const OrderedJson* text = row.find("text");
   if (text == nullptr)

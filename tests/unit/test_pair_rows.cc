@@ -54,6 +54,9 @@ TEST_CASE("pair rows: conversations") {
       chat_from(R"({"instruction": "i", "input": "x", "system": "s", "history": [["u", "v"]], "chosen": "a", "rejected": "b"})") ==
       R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"u"},{"role":"assistant","content":"v"},)"
       R"({"role":"user","content":"i\n\nx"}],"chosen":[{"role":"assistant","content":"a"}],"rejected":[{"role":"assistant","content":"b"}]})");
+  CHECK(
+      chat_from(R"({"system": "s", "prompt": "q", "chosen": "a", "rejected": "b"})") ==
+      R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"}],"chosen":[{"role":"assistant","content":"a"}],"rejected":[{"role":"assistant","content":"b"}]})");
 }
 
 TEST_CASE("pair rows: what is none is named") {

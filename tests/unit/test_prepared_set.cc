@@ -130,6 +130,21 @@ TEST_CASE("source rows: keys say what a row is") {
         R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})");
   const RowOrReason alpaca = row_of(json(R"({"instruction": "i", "input": "x", "output": "o"})"), plain);
   CHECK(alpaca.row.chat["messages"][0]["content"] == "i\n\nx");
+  const RowOrReason history = row_of(
+      json(R"({"system": "s", "instruction": "i", "input": "", "output": "o", "history": [["q", "a"]], "tools": [{"name": "f"}]})"),
+      plain);
+  CHECK(history.kind == "alpaca");
+  CHECK(history.row.chat["messages"].dump() ==
+        R"([{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"a"},)"
+        R"({"role":"user","content":"i"},{"role":"assistant","content":"o"}])");
+  CHECK(history.row.left_out.empty());
+  CHECK(history.row.chat.contains("tools"));
+  CHECK(row_of(json(R"({"instruction": "i", "output": "o", "history": "h"})"), plain).reason == "its history is no list");
+  const auto with_system = json(R"({"system": "s", "prompt": "p", "completion": "c"})");
+  CHECK(row_of(with_system, plain).row.chat["messages"].dump() ==
+        R"([{"role":"system","content":"s"},{"role":"user","content":"p"},{"role":"assistant","content":"c"}])");
+  CHECK(row_of(with_system, {{}, "", PromptFormat{"Q: ", "A: "}}).reason.starts_with("it has a system message"));
+  CHECK(row_of(json(R"({"system": "", "prompt": "p", "completion": "c"})"), plain).row.kind == SourceRow::Kind::kPromptCompletion);
   const RowOrReason tools = row_of(json(R"({"messages": [{"role": "user", "content": null}], "tools": [{"name": "f"}]})"), plain);
   CHECK(tools.row.chat.contains("tools"));
   const RowOrReason call = row_of(json(R"({"tools": "[{\"name\": \"f\"}]", "conversations": [{"from": "human", "value": "q"},
