@@ -88,6 +88,15 @@ std::vector<std::string> targets_of(const Json& config, const std::set<std::stri
   return {modules.begin(), modules.end()};
 }
 
+// PEFT writes what an adapter of the head or the embedding is beside, too: the weight of the base model, as it is there.
+void leave_out_base(WeightsFolder& folder) {
+  constexpr std::string_view kBase = ".base_layer.weight";
+  std::erase_if(folder.tensors, [&](const auto& tensor) {
+    const std::string& name = tensor.first;
+    return name.ends_with(kBase) && folder.tensors.contains(name.substr(0, name.size() - kBase.size()) + ".lora_A.weight");
+  });
+}
+
 // Adapters beside a tower for pictures are named as its folder is: "base_model.model.model.language_model.layers.0…".
 void use_own_names(WeightsFolder& folder) {
   decltype(folder.tensors) own;
@@ -96,6 +105,7 @@ void use_own_names(WeightsFolder& folder) {
     own[is_peft ? std::string(kPrefix) + own_name(name.substr(kPrefix.size())) : name] = std::move(tensor);
   }
   folder.tensors = std::move(own);
+  leave_out_base(folder);
 }
 
 Result<WeightsFolder> read_tensors(const std::string& directory) {

@@ -49,6 +49,28 @@ TEST_CASE("adapter folder: rank, alpha and targets of the configuration") {
   CHECK(read->weights.tensors.size() == 2);
 }
 
+TEST_CASE("adapter folder: the head's own weight beside its adapter is left to the base model") {
+  const std::string head = "base_model.model.lm_head";
+  std::vector<TensorData> tensors = both_halves();
+  tensors.push_back({head + ".base_layer.weight", {32, 16}, kValues.data()});
+  const Folder alone;
+  alone.tensors(tensors);
+  alone.config();
+  CHECK(alone.said().find("'base_model.model.lm_head.base_layer.weight' is no half of an adapter") != std::string::npos);
+  tensors.push_back({head + ".lora_A.weight", {4, 16}, kValues.data()});
+  tensors.push_back({head + ".lora_B.weight", {32, 4}, kValues.data()});
+  const Folder folder;
+  folder.tensors(tensors);
+  folder.config();
+  const Result<AdapterFolder> read = read_adapter_folder(folder.directory.path());
+  REQUIRE(read.ok());
+  CHECK(read->weights.tensors.size() == 4);
+  CHECK(read->targets == std::vector<std::string>{"lm_head", "model.layers.0.self_attn.q_proj"});
+  const Result<WeightsFolder> again = read_planned_adapter(read->weights.plan, folder.directory.path());
+  REQUIRE(again.ok());
+  CHECK_FALSE(again->tensors.contains(head + ".base_layer.weight"));
+}
+
 TEST_CASE("adapter folder: a pattern in place of targets becomes the modules that have tensors") {
   const Folder folder;
   folder.tensors(both_halves());
