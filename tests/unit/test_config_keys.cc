@@ -93,6 +93,7 @@ TEST_CASE("config keys: what Transformers reads is taken, what it does not read 
   CHECK(small("cwm", R"("mlp_bias": true)").mlp_bias);
   CHECK(small("ernie4_5_moe", "").head_size == 64);  // hidden / heads; the dense family's is 128
   CHECK(small("ernie4_5", "").head_size == 128);
+  for (const char* family : {"gpt_neox", "gpt2"}) CHECK(small(family, "").num_kv_heads == 8);  // they read no num_key_value_heads
   CHECK(small("phi3", R"("rope_scaling": {"type": "su", "short_factor": [1.0], "long_factor": [2.0]})").rope_scaling == "longrope");
   CHECK(small("phi3", R"("rope_scaling": {"type": "yarn", "short_factor": [1.0], "long_factor": [2.0]})").rope_scaling == "longrope");
 }
