@@ -37,6 +37,7 @@ struct Speaker {
   TrainedModel model;
   std::string folder;  // of the tokenizer, and of the chat template
   std::optional<Tokenizer> tokenizer;
+  bool is_of_bytes = false;  // the model was trained on bytes of text
 };
 
 struct Numbers {
@@ -50,10 +51,9 @@ Result<Speaker> find_speaker(const Arguments& arguments, const Session& session)
   Speaker speaker;
   speaker.model = std::move(*model);
   speaker.folder = arguments.text("tokenizer", speaker.model.folder);
-  if (arguments.has("prompt-ids")) return speaker;  // ids in, ids out
-  const bool is_of_bytes =
+  speaker.is_of_bytes =
       !arguments.has("tokenizer") && !speaker.model.checkpoint.empty() && speaker.model.plan.data.tokenizer == kByteTokens;
-  if (is_of_bytes) return speaker;
+  if (speaker.is_of_bytes || arguments.has("prompt-ids")) return speaker;  // ids in, ids out
   if (speaker.folder.empty())
     return error(
         code::kMissingArgument, command_line(),
@@ -144,11 +144,11 @@ Result<std::vector<int64_t>> prompt_ids(const Arguments& arguments, const Speake
   return std::vector<int64_t>(encoding->ids.begin(), encoding->ids.end());
 }
 
-// Tokens that end an answer: the tokenizer's, and what the model's folder says.
+// Tokens that end an answer: the tokenizer's, where it is read, and what the model's folder says.
 std::vector<int64_t> stop_ids(const Speaker& speaker) {
   std::set<int64_t> ids;
-  if (!speaker.tokenizer) return {};
-  if (speaker.tokenizer->eos) ids.insert(*speaker.tokenizer->eos);
+  if (speaker.is_of_bytes || speaker.folder.empty()) return {};
+  if (speaker.tokenizer && speaker.tokenizer->eos) ids.insert(*speaker.tokenizer->eos);
   for (const char* name : {"generation_config.json", "config.json"}) {
     const Result<std::string> text = read_file((fs::path(speaker.folder) / name).string());
     if (!text.ok()) continue;  // not every folder has one
@@ -159,6 +159,17 @@ std::vector<int64_t> stop_ids(const Speaker& speaker) {
       if (id.is_number_integer()) ids.insert(id.get<int64_t>());
   }
   return {ids.begin(), ids.end()};
+}
+
+// What the model's folder asks of its answers and we do not do; "": nothing.
+std::string not_done(const Speaker& speaker) {
+  const Result<std::string> text = read_file((fs::path(speaker.folder) / "generation_config.json").string());
+  const Json json = text.ok() ? json_from_text(*text) : Json();
+  if (!json.is_object() || !json.contains("repetition_penalty")) return "";
+  const Json& penalty = json["repetition_penalty"];
+  return penalty.is_number() && penalty != 1
+             ? fmt::format("generation_config.json asks for a repetition_penalty of {}, which is not applied\n", penalty.dump())
+             : "";
 }
 
 // The plan and the request as files, for as long as the trainer reads them.
@@ -237,6 +248,7 @@ int run_generate_command(const Arguments& arguments, const Terminal& terminal) {
   if (const Diagnostics failed = write_request(folder.path(), speaker.model.plan, request_json(*task)); has_error(failed))
     return fail(arguments, terminal, failed);
 
+  if (const std::string what = not_done(speaker); !what.empty()) mention(terminal, what);
   const bool is_json = arguments.has("json"), has_ids = arguments.has("prompt-ids");
   AnswerText text(speaker.tokenizer ? &*speaker.tokenizer : nullptr);
   Json end;           // the trainer's last line
@@ -289,7 +301,12 @@ Command generate_command() {
   command.flags = {
       {"prompt", {}, FlagKind::kValue, "TEXT", "what the model goes on from; without it standard input", 'p'},
       {"prompt-file", {}, FlagKind::kValue, "FILE", "a file with the prompt", 0},
-      {"prompt-ids", {}, FlagKind::kValue, "IDS", "the prompt as token ids; the answer is ids, too, and no tokenizer is read", 0},
+      {"prompt-ids",
+       {},
+       FlagKind::kValue,
+       "IDS",
+       "the prompt as token ids; the answer is ids, too, and no tokenizer is read: it ends with the eos_token_id of config.json",
+       0},
       {"chat", {}, FlagKind::kSwitch, "", "the prompt is the user's turn, in the model's chat template"},
       {"system", {}, FlagKind::kValue, "TEXT", "with the chat template: a system message before it", 0},
       {"max-new-tokens", {"max-tokens"}, FlagKind::kValue, "N", "most tokens of the answer; 128", 0},
