@@ -83,6 +83,26 @@ int64_t num_rows(const SetLengths& set, int64_t sequence_length, Packing packing
   return std::llround(sum * std::max(1.0, epochs / static_cast<double>(counted)));
 }
 
+CutSamples cut_samples(const PreparedSplit& split, bool holds_pairs, int64_t sequence_length) {
+  CutSamples out;
+  const int64_t together = holds_pairs ? 2 : 1;
+  for (int64_t first = 0; first + together <= split.size(); first += together) {
+    int64_t trained = 0, kept = 0;
+    for (int64_t i = first; i < first + together; ++i) {
+      const int64_t targets = std::max<int64_t>(split.sample(i).num_tokens, 1) - 1;
+      trained += num_trained(split.spans(i), 0, targets);
+      const bool is_cut = split.sample(i).too_long == TooLong::kIsCut;
+      kept += num_trained(split.spans(i), 0, is_cut ? std::min(targets, sequence_length) : targets);
+    }
+    ++out.samples;
+    out.without_trained += kept == 0;
+    out.cut += kept > 0 && kept < trained;
+    out.trained += trained;
+    out.kept += kept;
+  }
+  return out;
+}
+
 PackingGain packing_gain(const SetLengths& set, int64_t sequence_length, int64_t seed) {
   const Pieces pieces = pieces_of(set, sequence_length);
   PackingGain gain;

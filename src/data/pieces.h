@@ -54,6 +54,14 @@ PackedRows rows_of_epoch(std::span<const uint32_t> lengths, const std::vector<Mi
 int64_t num_rows(const SetLengths& set, int64_t sequence_length, Packing packing, int64_t seed, double epochs,
                  PieceOrder order = PieceOrder::kShuffled);
 
+// What a sequence length leaves of a split that is trained on. Samples that go on in the next sequence lose nothing; a pair is one
+// sample.
+struct CutSamples {
+  int64_t samples = 0, without_trained = 0, cut = 0;  // cut: something trained of them stays, not all
+  int64_t trained = 0, kept = 0;                      // tokens
+};
+CutSamples cut_samples(const PreparedSplit& split, bool holds_pairs, int64_t sequence_length);
+
 // What packing makes of a set, for people to see.
 struct PackingGain {
   int64_t tokens = 0;  // positions that hold a token, in one epoch

@@ -42,6 +42,7 @@ struct Stats {
   std::vector<SourceShare> shares;
   int64_t sequence_length = 0;
   PackingGain gain;
+  CutSamples cut;
 };
 Result<Stats> stats_of(const std::string& folder, int64_t sequence_length) {
   Result<SetDescription> set = read_set_description(folder);
@@ -51,7 +52,8 @@ Result<Stats> stats_of(const std::string& folder, int64_t sequence_length) {
   const Result<SetLengths> lengths = read_set_lengths(folder);
   if (!lengths.ok()) return lengths.diagnostics;
   std::vector<SourceShare> shares = shares_of(*split, set->sources.size());
-  return Stats{std::move(*set), std::move(shares), sequence_length, packing_gain(*lengths, sequence_length, 0)};
+  const CutSamples cut = cut_samples(*split, set->holds_pairs, sequence_length);
+  return Stats{std::move(*set), std::move(shares), sequence_length, packing_gain(*lengths, sequence_length, 0), cut};
 }
 
 double fill(const PackingGain& gain, int64_t rows, int64_t sequence_length) {
@@ -90,6 +92,14 @@ std::string packing_text(const Stats& s) {
                      format_count(g.rows_packed), 100 * fill(g, g.rows_packed, s.sequence_length));
 }
 
+std::string cut_text(const Stats& s) {
+  const CutSamples& c = s.cut;
+  if (c.kept == c.trained || c.kept == 0) return "";
+  return fmt::format("nothing to train on there: {} of {} {}; cut: {} more; {} of {} trained tokens are read\n",
+                     format_count(c.without_trained), format_count(c.samples), s.set.holds_pairs ? "pairs" : "samples",
+                     format_count(c.cut), format_count(c.kept), format_count(c.trained));
+}
+
 Json stats_json(const Stats& s) {
   Json json = set_to_json(s.set);
   for (size_t i = 0; i < s.shares.size(); ++i) {
@@ -100,6 +110,9 @@ Json stats_json(const Stats& s) {
   }
   json["packing"] = {{"sequence_length", s.sequence_length},
                      {"tokens", s.gain.tokens},
+                     {"trained_tokens", s.cut.kept},
+                     {"samples_without_trained", s.cut.without_trained},
+                     {"samples_cut", s.cut.cut},
                      {"rows_padded", s.gain.rows_padded},
                      {"rows_packed", s.gain.rows_packed},
                      {"fill_padded", fill(s.gain, s.gain.rows_padded, s.sequence_length)},
@@ -113,7 +126,7 @@ int run_stats(const Arguments& arguments, const Terminal& terminal) {
   const Result<Stats> stats = stats_of(arguments.positionals[0], *length);
   if (!stats.ok()) return fail(arguments, terminal, stats.diagnostics);
   if (arguments.has("json")) return print_result(terminal, dump_json(stats_json(*stats)));
-  return print_result(terminal, set_text(stats->set) + sources_text(*stats) + packing_text(*stats));
+  return print_result(terminal, set_text(stats->set) + sources_text(*stats) + packing_text(*stats) + cut_text(*stats));
 }
 
 // The first sample of which some token is not trained; -1: none.

@@ -176,7 +176,7 @@ class Preview {
     const auto held_out =
         std::count_if(plan_.data.files.begin(), plan_.data.files.end(), [](const DataFile& f) { return f.held_out; });
     if (plan_.data.tokenizer == kPreparedTokens)
-      return paragraph("", 0, fmt::format("data: a prepared set, {} tokens to train on", format_count(train_tokens(plan_.data))));
+      return paragraph("", 0, fmt::format("data: a prepared set of {} tokens", format_count(train_tokens(plan_.data))));
     paragraph("", 0,
               fmt::format("data: {} files, {} of text to train on; {} files, {} held out",
                           plan_.data.files.size() - static_cast<size_t>(held_out), format_bytes(train_bytes(plan_.data)), held_out,

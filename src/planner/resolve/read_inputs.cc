@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/value_yaml.h"
 #include "data/prepared_set.h"
+#include "data/tokenizer_file.h"
 #include "model/hf_config.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/named_model.h"
@@ -121,6 +122,13 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
   if (folder.ok()) inputs.weights = std::move(*folder);
 }
 
+void read_own_tokenizer(Inputs& inputs) {
+  inputs.own_tokenizer = tokenizer_file_in(inputs.weights->plan.directory);
+  if (inputs.own_tokenizer.empty()) return;
+  Result<std::string> digest = tokenizer_digest(inputs.own_tokenizer);
+  if (digest.ok()) inputs.own_tokenizer_digest = std::move(*digest);
+}
+
 void read_adapter(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto from = spec.text("adapter.from");
   if (!from.has_value()) return;
@@ -162,7 +170,15 @@ void read_data(const Spec& spec, const std::string& root, Inputs& inputs, Diagno
   const std::string folder = description.parent_path().string();
   const Result<SetDescription> set = read_set_description(folder);
   append(said, set.diagnostics);
-  if (set.ok()) inputs.data_vocabulary = set->vocabulary_size, inputs.data_holds_pairs = set->holds_pairs;
+  if (!set.ok()) return;
+  inputs.data_vocabulary = set->vocabulary_size;
+  inputs.data_holds_pairs = set->holds_pairs;
+  inputs.data_tokenizer_digest = set->tokenizer_digest;
+  if (set->longest - 1 > spec.integer("train.sequence_length").value_or(0)) {
+    Result<PreparedSplit> split = PreparedSplit::open(folder, SetSplit::kTraining);
+    append(said, split.diagnostics);
+    if (split.ok()) inputs.long_samples = std::move(*split);
+  }
   if (!spec.number("train.epochs").has_value()) return;  // nothing else needs every sample
   Result<SetLengths> samples = read_set_lengths(folder);
   append(said, samples.diagnostics);
@@ -196,6 +212,7 @@ Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::
   Diagnostics said;
   read_model(spec, presets, root, inputs, said);
   read_weights(spec, root, inputs, said);
+  if (inputs.weights.has_value()) read_own_tokenizer(inputs);
   read_adapter(spec, root, inputs, said);
   read_machine(spec, root, inputs, said);
   read_data(spec, root, inputs, said);

@@ -25,6 +25,7 @@
 #include "planner/resolve/refuse_not_native.h"
 #include "planner/resolve/resolve_attention.h"
 #include "planner/resolve/resolve_checkpoints.h"
+#include "planner/resolve/resolve_data.h"
 #include "planner/resolve/resolve_guard.h"
 #include "planner/resolve/resolve_hardware.h"
 #include "planner/resolve/resolve_packing.h"
@@ -227,6 +228,7 @@ void take_data(Resolving& r) {
     r.fail(code::kData, "train.method", "sft trains on answers alone, and files of text do not say which tokens those are",
            "distsetup data prepare chats.jsonl --tokenizer MODEL-FOLDER --output SET, then --data SET");
   if (r.native()) check_pairs(r);
+  check_data_tokens(r);
   if (is_prepared) return;  // a step reads samples, which may be shorter than its sequences
   // One token more than a step reads: targets are shifted by one.
   const int64_t batch =

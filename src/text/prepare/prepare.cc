@@ -75,6 +75,7 @@ class Preparation {
     return counts;
   }
   bool holds_pairs() const { return holds_pairs_; }
+  int64_t num_texts() const { return num_texts_; }  // rows that no template ends
 
  private:
   struct Dropped {
@@ -89,6 +90,8 @@ class Preparation {
       Diagnostics said = tokenize();
       return has_error(said) ? said : mixed(row.at, is_pair(row), *first_);
     }
+    using Kind = SourceRow::Kind;
+    num_texts_ += row.kind == Kind::kText || row.kind == Kind::kPromptCompletion || row.kind == Kind::kTextPair;
     bytes_ += size_of(row);
     rows_.push_back(std::move(row));
     return rows_.size() < kMostRows * threads_.size() && bytes_ < kMostBytes ? Diagnostics{} : tokenize();
@@ -128,10 +131,19 @@ class Preparation {
   std::vector<Dropped> dropped_;  // of this file
   uint32_t file_ = 0;
   bool is_validation_ = false;  // this file
-  int64_t num_rows_ = 0;
+  int64_t num_rows_ = 0, num_texts_ = 0;
   std::optional<Location> first_;
   bool holds_pairs_ = false;
 };
+
+// A text that ends without a token that says so teaches a model never to stop.
+Diagnostics no_end(const PrepareRequest& request, int64_t num_texts) {
+  if (request.tokenizer->eos || num_texts == 0) return {};
+  return {warning(
+      code::kData, {},
+      fmt::format("{} texts and completions end without an end token: the tokenizer's folder names none", format_count(num_texts)),
+      "\"eos_token\" in tokenizer_config.json, beside the tokenizer")};
+}
 
 // Of a mixture each source must bring something.
 Diagnostics nothing_of(const PrepareSource& source) {
@@ -176,6 +188,7 @@ Result<Prepared> prepare(const PrepareRequest& request) {
     if (num_trained() == before) return refused(nothing_of(source));
   }
   if (num_trained() == 0) return refused(nothing_at_all(out.set.sources, writer->counts(SetSplit::kHeldOut).samples));
+  append(out.notes, no_end(request, preparation.num_texts()));
   out.set.holds_pairs = preparation.holds_pairs();
   out.set.tokenizer = request.tokenizer->file;
   out.set.tokenizer_digest = request.tokenizer->digest;

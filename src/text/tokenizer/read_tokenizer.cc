@@ -1,12 +1,14 @@
 #include "text/tokenizer/read_tokenizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "base/diagnostic_codes.h"
-#include "base/digest.h"
 #include "base/file.h"
+#include "data/tokenizer_file.h"
 #include "text/tokenizer/json_node.h"
 #include "text/tokenizer/json_tokenizer.h"
 #include "text/tokenizer/ranks.h"
@@ -15,19 +17,12 @@
 namespace distsetup {
 namespace {
 
-constexpr char kConfigFile[] = "tokenizer_config.json";
-constexpr std::string_view kFiles[] = {"tokenizer.json", "tokenizer.model", "tekken.json"};  // of a folder, the first that is there
-
 Result<std::string> file_of(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_directory(path, failed)) return path;
-  std::string names;
-  for (const std::string_view name : kFiles) {
-    const std::filesystem::path file = std::filesystem::path(path) / name;
-    if (std::filesystem::exists(file, failed)) return file.string();
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
-  }
-  return error(code::kUnreadableFile, {path, 0, 0}, fmt::format("no tokenizer in this folder, expected one of {}", names));
+  if (std::string found = tokenizer_file_in(path); !found.empty()) return found;
+  return error(code::kUnreadableFile, {path, 0, 0},
+               fmt::format("no tokenizer in this folder, expected one of {}", fmt::join(kTokenizerFiles, ", ")));
 }
 
 // "bos_token": "<s>", or the token as an object with its content.
@@ -38,7 +33,7 @@ std::optional<uint32_t> named_token(const JsonNode& node, const Tokenizer& token
 }
 
 // What tokenizer_config.json says; a folder may have none.
-Diagnostics read_config(const std::string& path, Tokenizer& tokenizer, Sha256& digest) {
+Diagnostics read_config(const std::string& path, Tokenizer& tokenizer) {
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return {};
   const Result<std::string> text = read_file(path);
@@ -57,7 +52,6 @@ Diagnostics read_config(const std::string& path, Tokenizer& tokenizer, Sha256& d
     if (root.at("add_bos_token").flag_or(false) && tokenizer.bos) tokenizer.before = {*tokenizer.bos};
     if (root.at("add_eos_token").flag_or(false) && tokenizer.eos) tokenizer.after = {*tokenizer.eos};
   }
-  digest.update(*text);
   return notes.diagnostics;
 }
 
@@ -83,11 +77,11 @@ Result<Tokenizer> read_tokenizer(const std::string& path) {
   if (!text.ok()) return text.diagnostics;
   Result<Tokenizer> tokenizer = parse_tokenizer(*text, *file);
   if (!tokenizer.ok()) return tokenizer;
-  Sha256 digest;
-  digest.update(*text);
-  const Diagnostics of_config = read_config((std::filesystem::path(*file).parent_path() / kConfigFile).string(), *tokenizer, digest);
+  const Diagnostics of_config = read_config((std::filesystem::path(*file).parent_path() / kTokenizerConfigFile).string(), *tokenizer);
   if (has_error(of_config)) return of_config;
-  tokenizer->digest = digest.hex();
+  Result<std::string> digest = tokenizer_digest(*file);
+  if (!digest.ok()) return digest.diagnostics;
+  tokenizer->digest = std::move(*digest);
   return tokenizer;
 }
 
