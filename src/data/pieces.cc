@@ -1,9 +1,13 @@
 #include "data/pieces.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
+
+#include "base/quantity.h"
 
 namespace distsetup {
 namespace {
@@ -101,6 +105,14 @@ CutSamples cut_samples(const PreparedSplit& split, bool holds_pairs, int64_t seq
     out.kept += kept;
   }
   return out;
+}
+
+std::string words_of(const CutSamples& found, bool holds_pairs) {
+  std::string what;
+  if (found.without_trained > 0) what = fmt::format(" {} with nothing to train on", format_count(found.without_trained));
+  if (found.cut > 0) what += fmt::format("{} {} cut", what.empty() ? "" : ",", format_count(found.cut));
+  return fmt::format("of {} {}:{}; {} of {} trained tokens are read", format_count(found.samples), holds_pairs ? "pairs" : "samples",
+                     what, format_count(found.kept), format_count(found.trained));
 }
 
 PackingGain packing_gain(const SetLengths& set, int64_t sequence_length, int64_t seed) {

@@ -60,6 +60,8 @@ struct CutSamples {
   int64_t samples = 0, without_trained = 0, cut = 0;  // cut: something trained of them stays, not all
   int64_t trained = 0, kept = 0;                      // tokens
 };
+// "of 6 samples: 3 with nothing to train on, 2 cut; 132 of 654 trained tokens are read"
+std::string words_of(const CutSamples& found, bool holds_pairs);
 CutSamples cut_samples(const PreparedSplit& split, bool holds_pairs, int64_t sequence_length);
 
 // What packing makes of a set, for people to see.

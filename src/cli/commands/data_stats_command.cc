@@ -93,11 +93,7 @@ std::string packing_text(const Stats& s) {
 }
 
 std::string cut_text(const Stats& s) {
-  const CutSamples& c = s.cut;
-  if (c.kept == c.trained || c.kept == 0) return "";
-  return fmt::format("nothing to train on there: {} of {} {}; cut: {} more; {} of {} trained tokens are read\n",
-                     format_count(c.without_trained), format_count(c.samples), s.set.holds_pairs ? "pairs" : "samples",
-                     format_count(c.cut), format_count(c.kept), format_count(c.trained));
+  return s.cut.kept == s.cut.trained || s.cut.kept == 0 ? "" : words_of(s.cut, s.set.holds_pairs) + "\n";
 }
 
 Json stats_json(const Stats& s) {

@@ -31,18 +31,15 @@ void check_cuts(Resolving& r) {
   if (!r.inputs.long_samples.has_value() || length <= 0) return;
   const CutSamples found = cut_samples(*r.inputs.long_samples, r.inputs.data_holds_pairs, length);
   if (found.kept == found.trained) return;
-  const std::string_view what = r.inputs.data_holds_pairs ? "pairs" : "samples";
   if (found.kept == 0)
-    return r.fail(
-        code::kData, "data.paths",
-        fmt::format("none of the {} {} has a token to train on within {}", format_count(found.samples), what, format_count(length)),
-        "a longer --sequence-length");
+    return r.fail(code::kData, "data.paths",
+                  fmt::format("none of the {} {} has a token to train on within {}", format_count(found.samples),
+                              r.inputs.data_holds_pairs ? "pairs" : "samples", format_count(length)),
+                  "a longer --sequence-length");
   constexpr double kWorthAWarning = 0.01;  // of the trained tokens
   const bool is_much = static_cast<double>(found.trained - found.kept) > kWorthAWarning * static_cast<double>(found.trained);
   const std::string text =
-      fmt::format("nothing to train on within {} tokens: {} of {} {}; cut: {} more; {} of {} trained tokens are read",
-                  format_count(length), format_count(found.without_trained), format_count(found.samples), what,
-                  format_count(found.cut), format_count(found.kept), format_count(found.trained));
+      fmt::format("in sequences of {} tokens, {}", format_count(length), words_of(found, r.inputs.data_holds_pairs));
   r.said.push_back((is_much ? warning : note)(code::kData, r.spec.at("data.paths"), text, "a longer --sequence-length reads more"));
 }
 
