@@ -16,6 +16,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/names.h"
 #include "data/pair_rows.h"
 #include "data/parquet_file.h"
 #include "data/record_files.h"
@@ -202,7 +203,7 @@ Diagnostics read_lines(const std::string& path, SourceReading& reading) {
     if (json.is_discarded()) {
       if (number == 1 && line.find_first_not_of(" \t") == line.find('['))
         return read_json(path, reading);  // a list over several lines
-      reading.drop("it is not JSON", {path, number, 1});
+      reading.drop(is_utf8(line) ? "it is not JSON" : "it is not UTF-8", {path, number, 1});
       continue;
     }
     Diagnostics said = reading.take(json, {path, number, 1});
@@ -225,7 +226,7 @@ std::string keys_of(const OrderedJson& json) {
   size_t number = 0;
   for (const auto& [key, value] : json.items()) {
     if (++number > kShown) break;
-    text += (text.empty() ? "'" : ", '") + key.substr(0, 40) + "'";
+    text += fmt::format("{}'{}'{}", text.empty() ? "" : ", ", key.substr(0, 40), value.is_null() ? " (null)" : "");
   }
   return text.empty() ? "none" : json.size() > kShown ? text + ", …" : text;
 }

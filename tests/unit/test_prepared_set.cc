@@ -156,6 +156,7 @@ TEST_CASE("source rows: keys say what a row is") {
   const RowOrReason parts = row_of(
       json(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "value": "b"}]}]})"), plain);
   CHECK(parts.row.chat["messages"][0]["content"] == "ab");
+  CHECK(row_of(json(R"({"text": null, "a": 1})"), plain).reason.ends_with("its keys: 'text' (null), 'a'"));
   const RowOrReason renamed = row_of(json(R"({"content": "a"})"), {{{"text", "content"}}, "", {}});
   CHECK(renamed.row.text == "a");
   for (const char* text : {R"({})", R"({"text": 1})", R"({"text": null})", R"({"messages": []})", R"({"messages": [1]})",
@@ -240,7 +241,7 @@ no json
   request.sources = {};
   const Result<Prepared> nothing = prepare(request);
   REQUIRE_FALSE(nothing.ok());
-  CHECK(nothing.diagnostics.front().message == "nothing to train on: of 0 rows 0 are held out, the others were dropped");
+  CHECK(nothing.diagnostics.front().message == "nothing to train on: the sources have no rows");
   CHECK_FALSE(fs::exists(folder.path("set")));
   request.sources = {one_file(folder.path("rows.jsonl"))};
   request.chat = &*chat;

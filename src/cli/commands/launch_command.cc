@@ -263,7 +263,7 @@ Command launch_command() {
       {"master-addr", {"master-address"}, FlagKind::kValue, "HOST", "first node; needed on several nodes", 0},
       {"master-port", {}, FlagKind::kValue, "PORT", "port on the first node; on one node a free one is found", 0},
       {"output", {"output-dir"}, FlagKind::kValue, "DIR", "where metrics and reports go (the plan's folder)", 'o'},
-      {"grace", {}, FlagKind::kValue, "SECONDS", "between asking ranks to stop and killing them (10)", 0},
+      {"grace", {}, FlagKind::kValue, "SECONDS", "between asking the others to stop when a rank has failed and killing them (10)", 0},
       {"trainer-program", {"trainer"}, FlagKind::kValue, "PATH", "distsetup-train (the one beside this program)", 0},
       {"dry-run", {}, FlagKind::kSwitch, "", "trainer: check plan, data and memory, train nothing", 'n'},
       {"stop-after", {}, FlagKind::kValue, "N", "trainer: stop after N steps", 0},

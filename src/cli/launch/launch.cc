@@ -193,7 +193,7 @@ int conclude(const RunEnd& run) {
   std::string message = describe(first);
   if (num_failed > 1) message += fmt::format(" ({} more {} ended because of it)", num_failed - 1, num_failed == 2 ? "rank" : "ranks");
   std::string help;
-  if (first.by_signal && first.number == SIGKILL)
+  if (first.by_signal && first.number == SIGKILL && run.interrupted_by == 0)
     help = "signal 9 that nobody sent is the kernel out of memory: see `dmesg | tail` on that host";
   report({error(code::kRankFailed, {}, message, help)});
   if (run.interrupted_by == SIGINT) return kInterrupted;

@@ -155,6 +155,7 @@ Diagnostics nothing_of(const PrepareSource& source) {
 Diagnostics nothing_at_all(const std::vector<SetSource>& sources, int64_t held_out) {
   int64_t all_rows = 0;
   for (const SetSource& source : sources) all_rows += source.rows;
+  if (all_rows == 0) return {error(code::kData, {}, "nothing to train on: the sources have no rows")};
   return {error(code::kData, {},
                 fmt::format("nothing to train on: of {} rows {} are held out, the others were dropped", format_count(all_rows),
                             format_count(held_out)),

@@ -121,7 +121,7 @@ Result<Tokenizer> parse_tiktoken(std::string_view text, const std::string& file)
   const PublishedRanks* published = find_published_ranks(ranks.bytes.size());
   if (published == nullptr) {
     return error(code::kUnsupportedFeature, {file, 0, 0},
-                 fmt::format("a tiktoken file of {} ranks does not say how a text is cut, and no published one has so many",
+                 fmt::format("a tiktoken file of {} ranks does not say how a text is cut, and none of Llama's and Qwen's has so many",
                              ranks.bytes.size()),
                  "take the tokenizer.json of this model");
   }
