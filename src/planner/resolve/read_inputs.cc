@@ -80,7 +80,7 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
 // A folder that has config.json, or that file itself.
 fs::path without_config(const fs::path& path) { return path.filename() == "config.json" ? path.parent_path() : path; }
 
-void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Diagnostics& said) {
+void read_weights(const Spec& spec, const Presets& presets, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto weights = spec.text("model.weights"), model = spec.text("model");
   const std::string_view setting = weights.has_value() ? "model.weights" : "model";
   const std::optional<std::string>& name = weights.has_value() ? weights : model;
@@ -106,6 +106,7 @@ void read_weights(const Spec& spec, const std::string& root, Inputs& inputs, Dia
   if (!path.ok()) return;
   std::error_code failure;
   const bool is_preset = !weights.has_value() && !fs::exists(*path, failure);
+  if (is_preset && !find_model(presets, *name, spec.at("model")).ok()) return;  // which is said when it is resolved
   if (is_preset) {
     said.push_back(error(code::kMissingKey, spec.at("train.init"),
                          fmt::format("init is weights, and '{}' is the description of a model, without weights", *name),
@@ -211,7 +212,7 @@ Result<Inputs> read_inputs(const Spec& spec, const Presets& presets, const std::
   Inputs inputs;
   Diagnostics said;
   read_model(spec, presets, root, inputs, said);
-  read_weights(spec, root, inputs, said);
+  read_weights(spec, presets, root, inputs, said);
   if (inputs.weights.has_value()) read_own_tokenizer(inputs);
   read_adapter(spec, root, inputs, said);
   read_machine(spec, root, inputs, said);
