@@ -135,8 +135,8 @@ std::string target_of(const Arguments& arguments, const TemplateSet& templates, 
 
 // What reads a file names flags by which a plan says what the file does not; plan and emit have them, and convert may not.
 std::string saying_whose_flags(const Command& command, std::string text) {
-  constexpr std::string_view kOfFlags = "abcdefghijklmnopqrstuvwxyz0123456789-_";
-  if (text.find("distsetup ") != std::string::npos) return text;  // a whole command
+  constexpr std::string_view kOfFlags = "abcdefghijklmnopqrstuvwxyz0123456789-_.";  // of other tools', too: --model.name
+  if (text.find("distsetup ") != std::string::npos) return text;                    // a whole command
   const Command *plan = find_command("plan"), *emit = find_command("emit");
   for (size_t at = text.find("--"); at != std::string::npos; at = text.find("--", at + 2)) {
     const size_t end = std::min(text.find_first_not_of(kOfFlags, at + 2), text.size());
