@@ -79,7 +79,7 @@ is "too many in a row: lines" "$(grep -c '"skipped"' "$work/lost/metrics.jsonl")
 
 # --- spikes: noted, skipped, or the end. With a factor near 1 a noisy loss has many.
 noisy=(--learning-rate 1e-5 --min-learning-rate 1e-5 --on-spike)
-make_job noted 2 "${noisy[@]}" note --spike-factor 1.001
+make_job noted 2 "${noisy[@]}" note --spike-factor 1.0005
 run "spikes are noted" 0 launch noted --threads 1
 noted=$(grep -c '"spike":' "$work/noted/metrics.jsonl")
 ((noted > 0)) || fail "no spike is noted" "$said"
@@ -89,11 +89,11 @@ run "spikes are ignored" 0 launch ignored --threads 1
 sed 's/"spike":[^,]*,//' "$work/noted/metrics.jsonl" > "$work/without"
 is "noting changes nothing" "$(losses "$work/without")" "$(losses "$work/ignored/metrics.jsonl")"
 is "ignoring records nothing" "$(grep -c '"losses"' "$work/ignored/checkpoints/checkpoint_40/metadata.json" || true)" 0
-make_job spiky 2 "${noisy[@]}" skip --spike-factor 1.001
+make_job spiky 2 "${noisy[@]}" skip --spike-factor 1.0005
 run "spikes are skipped" 0 launch spiky --threads 1
 spikes=$(grep -c '"skipped":"the loss is' "$work/spiky/metrics.jsonl")
 ((spikes > 0)) || fail "no spike is skipped" "$said"
-make_job spiky_resumed 2 "${noisy[@]}" skip --spike-factor 1.001
+make_job spiky_resumed 2 "${noisy[@]}" skip --spike-factor 1.0005
 run "stopped among spikes" 0 launch spiky_resumed --threads 1 --stop-after 23
 run "stopped among spikes again" 0 launch spiky_resumed --threads 1 --stop-after 8
 run "gone on among spikes" 0 launch spiky_resumed --threads 1
@@ -101,7 +101,7 @@ run "gone on among spikes" 0 launch spiky_resumed --threads 1
 lines() { grep '"kind":"step"' "$1" | sed -E -e 's/("memory":.*,)?"peak_bytes":[0-9]+,//' -e 's/"(step_s|tokens_per_s|wait_s)":[^,}]*//g'; }
 is "spikes after a resume" "$(lines "$work/spiky_resumed/metrics.jsonl")" "$(lines "$work/spiky/metrics.jsonl")"
 is "parameters after spikes" "$(tensors "$work/spiky_resumed/checkpoints/checkpoint_40")" "$(tensors "$work/spiky/checkpoints/checkpoint_40")"
-make_job spike_stops 2 "${noisy[@]}" stop --spike-factor 1.001
+make_job spike_stops 2 "${noisy[@]}" stop --spike-factor 1.0005
 run "a spike ends the run" 6 launch spike_stops --threads 1
 first_spike=$(grep -m 1 '"spike":' "$work/noted/metrics.jsonl" | sed -nE 's/.*"step":([0-9]+).*/\1/p')
 for rank in 0 1; do has "a spike ends the run" "$said" "[rank $rank] rank $rank on $host, training step $first_spike, the loss is"; done

@@ -305,7 +305,8 @@ TEST_CASE("read and emit: what a target writes of a plan reads back as that plan
         if (field.is_assumed || field.is_guess || wanted.is_null()) continue;
         seen.insert(name);
         const bool is_hub_name = name == "model.name" && field.value == plan.model.hub_id;
-        if (is_merged(plan, name) || is_hub_name || is_same_value(field.value, wanted)) continue;
+        const bool is_raised = name == "train.seed" && wanted == 0 && field.value == 1;  // Megatron refuses 0
+        if (is_merged(plan, name) || is_hub_name || is_raised || is_same_value(field.value, wanted)) continue;
         RC_FAIL(name + " from '" + field.key + "' is " + field_text(field.value) + ", expected " + field_text(wanted));
       }
       if (has_script || num_read > 20) return;

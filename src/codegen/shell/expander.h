@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/shell/script_values.h"
+#include "codegen/shell/script_variables.h"
 
 namespace distsetup::foreign {
 
-class ShellExpander : public ScriptValues {
+class ShellExpander : public ScriptVariables {
  public:
   // `script`: its whole text, which the places of words are in; the others are of the job.
   explicit ShellExpander(std::string_view script, std::map<std::string, std::string, std::less<>> of_job = {},
                          std::set<std::string, std::less<>> set_by_job = {})
-      : ScriptValues(std::move(of_job), std::move(set_by_job)), script_(script) {}
+      : ScriptVariables(std::move(of_job), std::move(set_by_job)), script_(script) {}
   // Places are in another script from here on; that of before.
   std::string_view read_from(std::string_view script) { return std::exchange(script_, script); }
 

@@ -94,6 +94,7 @@ void resolve_storage(Resolving& r) {
     p.master = Dtype::kBf16;
     s.master_copy = false;
     s.parameter_dtype = s.gradient_dtype = Dtype::kBf16;
+    r.problem.base.assumptions.emplace_back("weights in bf16 without fp32 masters: what loads them has to ask for that");
     // PyTorch makes moments like the parameters (torch/optim/adamw.py: zeros_like).
     if (!r.spec.text("precision.optimizer_state").has_value()) p.optimizer_state = s.state_dtype = Dtype::kBf16;
   }

@@ -1,4 +1,4 @@
-#include "codegen/shell/script_values.h"
+#include "codegen/shell/script_variables.h"
 
 #include "codegen/shell/references.h"
 #include "codegen/shell/script_folder.h"
@@ -6,14 +6,14 @@
 
 namespace distsetup::foreign {
 
-void ScriptValues::set_text(std::string_view name, std::string text) {
+void ScriptVariables::set_text(std::string_view name, std::string text) {
   ShellValue value;
   value.words = words_of_text(text, {0, 0});
   value.text = std::move(text);
   set(name, std::move(value));
 }
 
-void ScriptValues::set_outer(const OuterVariable& one) {
+void ScriptVariables::set_outer(const OuterVariable& one) {
   if (!one.is_known) return set_unknown(one.name);
   ShellValue value;
   value.words = words_of_text(one.value, one.span);
@@ -27,7 +27,7 @@ void ScriptValues::set_outer(const OuterVariable& one) {
   if (!one.is_of_script) outer_[one.name] = one.value;
 }
 
-ExpandedText ScriptValues::value_text(std::string_view name) const {
+ExpandedText ScriptVariables::value_text(std::string_view name) const {
   const ShellValue* value = find(name);
   if (value == nullptr) return {"", false, false};
   if (!value->is_known) {  // N=${SLURM_NNODES:-1} stands for $SLURM_NNODES
@@ -42,7 +42,7 @@ ExpandedText ScriptValues::value_text(std::string_view name) const {
   return {value->text, true, value->is_certain};
 }
 
-ExpandedText ScriptValues::argument_text(std::string_view name, std::string_view slice) const {
+ExpandedText ScriptVariables::argument_text(std::string_view name, std::string_view slice) const {
   const ShellValue* value = find(name);
   if (value == nullptr || !value->is_known) return {"", false, false};
   if (!value->is_array) return value_text(name);
@@ -53,7 +53,7 @@ ExpandedText ScriptValues::argument_text(std::string_view name, std::string_view
   return {is_known ? std::move(text) : "", is_known, value->is_certain};
 }
 
-std::optional<std::string> ScriptValues::number_text(std::string_view name) const {
+std::optional<std::string> ScriptVariables::number_text(std::string_view name) const {
   ExpandedText value = value_text(name);
   if (value.is_known) return std::move(value.text);
   const auto job = of_job_.find(name);

@@ -17,11 +17,11 @@ struct ExpandedText {
   bool is_known = true, is_certain = true;
 };
 
-class ScriptValues : public ShellVariables {
+class ScriptVariables : public ShellVariables {
  public:
   // `of_job`: what the scheduler will set, known to sums only: elsewhere the name says more than the number.
   // `set_by_job`: names that have a value in the job, whatever it is: their defaults count for nothing.
-  ScriptValues(std::map<std::string, std::string, std::less<>> of_job, std::set<std::string, std::less<>> set_by_job)
+  ScriptVariables(std::map<std::string, std::string, std::less<>> of_job, std::set<std::string, std::less<>> set_by_job)
       : of_job_(std::move(of_job)), set_by_job_(std::move(set_by_job)) {}
   bool is_set_by_job(std::string_view name) const { return find(name) == nullptr && set_by_job_.count(name) > 0; }
 
