@@ -45,6 +45,12 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+std::string_view trim(std::string_view text, std::string_view blanks) {
+  const size_t begin = text.find_first_not_of(blanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
 bool same_name(std::string_view a, std::string_view b) {
   const auto fold = [](char c) { return c == '-' ? '_' : lower_char(c); };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return fold(x) == fold(y); });

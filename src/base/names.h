@@ -19,6 +19,7 @@ bool same_name(std::string_view a, std::string_view b);
 size_t utf8_length(std::string_view text);
 bool is_utf8(std::string_view text);
 std::string lower(std::string_view text);
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }  // whatever the locale
+std::string_view trim(std::string_view text, std::string_view blanks = " \t");  // without blanks at both ends
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }                   // whatever the locale
 
 }  // namespace distsetup

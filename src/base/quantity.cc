@@ -25,12 +25,6 @@ constexpr std::string_view kPrefixes = "KMGTPE";
 constexpr Wide kMaxInt64 = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxFractionDigits = 12;
 
-std::string_view trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 // "1.5 GiB" → "1.5", "GiB". The number is empty when the text does not start with one.
 struct Split {
   std::string_view number;

@@ -26,9 +26,8 @@ constexpr int kBacklog = 512;  // the library's own is 5
 // Of the request that this thread answers: the library refused it, or leaves its body; where the next one begins is not known then.
 thread_local bool is_refused_by_library = false;
 
-// A form's type, of the request that this thread answers; empty: it has another. The library reads no form of more than 8 KiB, and
-// `curl
-// --data-binary` calls all that it sends a form: the library is told of plain bytes.
+// The Content-Type of the request that this thread answers, where that is a form; else empty. The library refuses forms of more than
+// 8 KiB, and curl says of whatever it sends with --data-binary that it is a form: so the library is told that it is plain bytes.
 thread_local std::string form_type;
 
 void hide_form(httplib::Request& request) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/names.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
@@ -13,22 +14,17 @@ struct ArithmeticChange {
   std::string name, sum;
 };
 
-std::string_view trimmed_sum(std::string_view text) {
-  while (!text.empty() && is_shell_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_shell_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 ArithmeticChange change_of(std::string_view text) {
-  text = trimmed_sum(text);
+  constexpr std::string_view kBlanks = " \t\r\n";
+  text = trim(text, kBlanks);
   const bool is_before = text.starts_with("++") || text.starts_with("--");
   const std::string_view sign = is_before ? text.substr(0, 1) : "";
-  if (is_before) text = trimmed_sum(text.substr(2));
+  if (is_before) text = trim(text.substr(2), kBlanks);
   size_t end = 0;
   while (end < text.size() && is_name_char(text[end])) ++end;
   if (end == 0 || !is_name_start(text[0])) return {};
   const std::string name(text.substr(0, end));
-  const std::string_view rest = trimmed_sum(text.substr(end));
+  const std::string_view rest = trim(text.substr(end), kBlanks);
   if (is_before) return {name, rest.empty() ? name + std::string(sign) + "1" : ""};
   if (rest == "++" || rest == "--") return {name, name + rest[0] + "1"};
   if (rest.starts_with("==")) return {};

@@ -36,8 +36,9 @@ int zero_stage(Sharding sharding) {
 // What a command asks beyond any plan.
 constexpr const char* kOptionFields[] = {"options.fsdp_version", "options.checkpoint", "options.layer_classes", "options.auto",
                                          "options.nvme_path", "options.classic",
-                                         // Of another tool's file, for the file that it becomes: "no" or "epoch"; 4-bit weights
-                                         // whose constants are quantized too; saving gathers what stage 3 splits.
+                                         // What a converted file says and the new one has to say, too: when it saves ("no",
+                                         // "epoch"), whether the constants of 4-bit weights are quantized as well, whether a
+                                         // save gathers the weights that stage 3 splits.
                                          "options.saves", "options.nested_quant", "options.gathers_on_save"};
 
 // What was trained on, as a user names it: the folders of the files, without those inside others; of one file itself.

@@ -33,7 +33,7 @@ double host_update_s(const Setup& s, const TimeConstants& c, double moved) {
 // partition_grads, stage_1_and_2.py: async_accumulate_grad_in_cpu_via_gpu), beside backward. Stage 3 waited for these copies until
 // 2026-08 (pull request 8207).
 double host_sums_s(const Setup& s, const TimeConstants& c, double moved, double backward_s) {
-  if (s.offload.optimizer == OffloadPlace::kNone || !s.traits().sums_gradients_on_host) return 0;
+  if (!s.traits().sums_gradients_on_host) return 0;
   const double copies_s = moved * 2 * bytes_of(s.compute == Dtype::kF32 ? Dtype::kF32 : Dtype::kBf16) / c.pcie_bytes_per_s;
   const bool waits = s.sharding == Sharding::kZero3 && !runs_since(s, 202608);
   return static_cast<double>(s.gradient_accumulation - 1) * (waits ? copies_s : exposed_copy_s(s, copies_s, backward_s));

@@ -9,7 +9,7 @@ namespace distsetup {
 double activation_copy_s(const Setup& s, const TimeConstants& c, double tokens, double hidden);
 // The optimizer's step for the `moved` parameters of a rank that are updated on the host: gradients come down, parameters go up.
 double host_update_s(const Setup& s, const TimeConstants& c, double moved);
-// What sums of gradients in host memory add to a step of several micro-batches, beside a backward of `backward_s` each.
+// What sums of gradients in host memory add to a step of several micro-batches, where each backward takes `backward_s`.
 double host_sums_s(const Setup& s, const TimeConstants& c, double moved, double backward_s);
 // Of a copy that compute of `compute_s` runs beside, what is left to wait for.
 double exposed_copy_s(const Setup& s, double copy_s, double compute_s);

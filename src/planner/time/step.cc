@@ -76,7 +76,7 @@ class StepModel {
   double gather_in_turn_s(const LayerTime& layer) const;
   double scatter_layer_s(const LayerTime& layer, double trained) const;
   double gathered_bytes(double parameters) const;
-  double optimizer_s(double parameters, TimeEstimate& t) const;
+  double optimizer_s(double parameters, double backward_s, TimeEstimate& t) const;
   double stage_send_s() const;
   double copies_s(double parameters, double trained) const;
 
@@ -178,7 +178,7 @@ double StepModel::copies_s(double parameters, double trained) const {
   return bytes / c_.optimizer_bytes_per_s;
 }
 
-double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
+double StepModel::optimizer_s(double parameters, double backward_s, TimeEstimate& t) const {
   const StateBytes bytes = state_bytes(s_);
   const double traffic = 2 * bytes.optimizer + 3 * bytes.gradient + (s_.master_copy ? 1 : 2) * bytes.parameter;
   if (s_.offload.optimizer == OffloadPlace::kNone) {
@@ -196,6 +196,7 @@ double StepModel::optimizer_s(double parameters, TimeEstimate& t) const {
   // What stays on the device is updated there.
   const double moved = parameters - optimizer_elements_on_device(s_, parameters);
   t.offload_exposed_s += host_update_s(s_, c_, moved);
+  t.offload_exposed_s += host_sums_s(s_, c_, moved, backward_s);
   return (parameters - moved) * traffic * c_.foreach_cost / c_.optimizer_bytes_per_s;
 }
 
@@ -354,8 +355,7 @@ TimeEstimate StepModel::run() {
   const double split = s_.sharding == Sharding::kDdp ? 1 : rank_.shards;
   const double of_experts = rank_.experts_apart ? own * one.time.expert_parameters : 0;
   const double of_rank = (stage_parameters - of_experts) / split + of_experts / rank_.expert_shards;
-  t.optimizer_s = optimizer_s(of_rank, t) + c_.step_s;
-  t.offload_exposed_s += host_sums_s(s_, c_, of_rank - optimizer_elements_on_device(s_, of_rank), own * one.backward_s);
+  t.optimizer_s = optimizer_s(of_rank, own * one.backward_s, t) + c_.step_s;
   t.optimizer_s += own * one.time.orthogonalise_s / split;  // each rank takes whole matrices, as many as the others
 
   const double work = t.gemm_s + t.attention_s + t.elementwise_s + t.recompute_s + t.loss_s + t.launch_s + t.bubble_s + t.optimizer_s +
