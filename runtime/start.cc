@@ -120,8 +120,11 @@ TrainingPlan asked_training_plan(const std::string& text, const std::string& out
   return training;
 }
 
-Diagnostics prepare_run(const TrainingPlan& training) {
+Diagnostics prepare_run(const TrainingPlan& training, RunLock& lock) {
   Diagnostics found = prepare_directory(training.checkpoint_directory, training.plan.memory.checkpoint_bytes);
+  if (!has_error(found)) append(found, lock.take(training.checkpoint_directory));
+  for (const Diagnostic& one : found)
+    if (one.severity == Severity::kWarning) fmt::print(stderr, "warning: {}\n", one.message);
   if (!has_error(found) && training.is_asked) append(found, keep_plan(training));
   return found;
 }

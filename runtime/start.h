@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/corpus.h"
+#include "runtime/run_lock.h"
 #include "weights/manifest.h"
 
 namespace distsetup {
@@ -28,9 +29,9 @@ TrainingPlan read_training_plan(const std::string& plan_path, const std::string&
 // `output` empty: the directory of checkpoints.
 TrainingPlan asked_training_plan(const std::string& text, const std::string& output);
 
-// Makes the directory of checkpoints; a plan that was made from flags is written into the output directory, as seen from there. Errors
-// (kUnwritableFile): it cannot be made or written to, or has no room for one checkpoint.
-Diagnostics prepare_run(const TrainingPlan& training);
+// Makes the directory of checkpoints and takes its lock; a plan that was made from flags is written into the output directory, as seen from there. Errors
+// (kUnwritableFile): it cannot be made or written to, has no room for one checkpoint, or another run has it.
+Diagnostics prepare_run(const TrainingPlan& training, RunLock& lock);
 
 // The newest valid checkpoint; why newer ones are none.
 std::optional<CheckpointMetadata> newest_checkpoint(const std::string& directory, std::vector<std::string>& refused);

@@ -75,7 +75,7 @@ class Run {
     agree(*communicator_, corpus.diagnostics, kExitBadEnvironment);
     corpus_ = std::move(*corpus);
     enter("checkpoint");
-    agree(*communicator_, first() ? prepare_run(training_) : Diagnostics{}, kExitBadEnvironment);
+    agree(*communicator_, first() ? prepare_run(training_, lock_) : Diagnostics{}, kExitBadEnvironment);
     const FoundCheckpoint found = find_checkpoint(*communicator_, place_.directory);
     for (const auto& refused : found.refused) say("checkpoint_{} is refused: {}", refused.first, refused.second);
     place_.refused = found.refused_steps;
@@ -350,6 +350,7 @@ class Run {
   TrainingPlan training_;
   const Plan& plan_ = training_.plan;
   CheckpointPlace place_;
+  RunLock lock_;
   Corpus corpus_;
   ReferenceLogps reference_;
   std::unique_ptr<Device> device_;  // outlives the communicator, which uses its streams

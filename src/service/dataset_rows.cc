@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -29,6 +31,15 @@ std::optional<std::string> text_mistake(const Json& row, const char* key) {
     return fmt::format("'{}' is {}, expected text or messages", key, value.dump().substr(0, 40));
   if (is_blank(value)) return fmt::format("'{}' is blank", key);
   return std::nullopt;
+}
+
+bool is_conversation(const Json& row) {
+  if (kind_of_row(row) == "messages") return true;
+  static constexpr std::array<const char*, 5> kAnswers = {"prompt", "completion", "response", "chosen", "rejected"};
+  return std::any_of(kAnswers.begin(), kAnswers.end(), [&row](const char* key) {
+    const auto found = row.find(key);
+    return found != row.end() && (found->is_object() || (found->is_array() && !found->empty()));
+  });
 }
 
 }  // namespace
@@ -63,7 +74,7 @@ std::optional<std::string> row_mistake(const Json& row, const std::string& metho
   return "it has neither messages, prompt and completion, instruction and output, nor text";
 }
 
-std::optional<std::string> rows_mistake(const std::string& path, const std::string& method) {
+std::optional<std::string> rows_mistake(const std::string& path, const std::string& method, bool has_template) {
   std::ifstream file(path, std::ios::binary);
   std::string line;
   int64_t number = 0;
@@ -72,6 +83,8 @@ std::optional<std::string> rows_mistake(const std::string& path, const std::stri
     const Json row = json_from_text(line);
     if (row.is_discarded()) return fmt::format("row {}: it is no JSON", number);
     if (const std::optional<std::string> mistake = row_mistake(row, method)) return fmt::format("row {}: {}", number, *mistake);
+    if (!has_template && is_conversation(row))
+      return fmt::format("row {}: it is a conversation, and the model's folder has no chat template", number);
     ++number;
   }
   if (number == 0) return "the data set has no rows";

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file.h"
+#include "base/json_text.h"
+
 namespace distsetup {
 namespace {
 
@@ -47,6 +50,15 @@ std::optional<FoundModel> find_served_model(const ServiceSettings& settings, con
     }
   }
   return std::nullopt;
+}
+
+bool has_chat_template(const FoundModel& model) {
+  std::error_code failure;
+  const fs::path folder = model.folder;
+  if (fs::exists(folder / "chat_template.jinja", failure) || fs::exists(folder / "chat_template.json", failure)) return true;
+  const Result<std::string> text = read_file(folder / "tokenizer_config.json");
+  const Json config = text.ok() ? json_from_text(*text) : Json();
+  return config.is_object() && config.contains("chat_template") && !config["chat_template"].is_null();
 }
 
 std::vector<FoundModel> served_models(const ServiceSettings& settings) {

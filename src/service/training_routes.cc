@@ -162,12 +162,13 @@ HttpAnswer begin_training(Service& service, const Json& body, const std::string&
         fmt::format("model '{}' has a config.json and no weights; --random-parameters trains such models from random ones", name));
   const std::optional<DatasetRecord> dataset = service.datasets->find(dataset_id);
   if (!dataset) return no_such_dataset("dataset_id", dataset_id);
-  if (const std::optional<std::string> mistake = rows_mistake(dataset->path, method))
+  if (const std::optional<std::string> mistake = rows_mistake(dataset->path, method, has_chat_template(*model)))
     return refusal(400, fmt::format("data set '{}', {}", dataset_id, *mistake));
   const std::string validation_id = text_of(body["training_config"]["data_config"], "validation_dataset_id");
   const std::optional<DatasetRecord> validation = service.datasets->find(validation_id);
   if (!validation_id.empty() && !validation) return no_such_dataset("validation_dataset_id", validation_id);
-  if (const std::optional<std::string> mistake = validation ? rows_mistake(validation->path, method) : std::nullopt)
+  if (const std::optional<std::string> mistake =
+          validation ? rows_mistake(validation->path, method, has_chat_template(*model)) : std::nullopt)
     return refusal(400, fmt::format("data set '{}', {}", validation_id, *mistake));
   const std::optional<std::string> checkpoints = checkpoint_folder(text_of(body, "checkpoint_dir"));
   if (!checkpoints)

@@ -108,6 +108,14 @@ start_pair() {
     sleep 0.05
   done
 }
+start_pair
+lines=$(wc -l < "$work/hasty/metrics.jsonl")
+run "a second run in the same folder" 5 launch hasty
+one_line "a second run in the same folder" 0 "checkpoint, another run writes its checkpoints into '.*hasty/checkpoints': process $pid0 of $host"
+(($(wc -l < "$work/hasty/metrics.jsonl") >= lines)) || fail "a second run cuts the log of the first"
+kill -0 "$pid0" "$pid1" || fail "a second run ends the first" "$(cat "$work/log0" "$work/log1")"
+kill -9 "$pid0" "$pid1"
+{ wait "$pid0" "$pid1"; } 2> /dev/null || true
 for victim in 0 1; do
   start_pair
   other=$((1 - victim))

@@ -105,7 +105,12 @@ TEST_CASE("lint shell: words as the shell hands them on", "[lint]") {
   CHECK(last_command(grows + "x ${C[0]}\n") == "x|a|");
   CHECK(last_command("C=(torchrun --n 1)\nC=(srun \"${C[@]}\" t.py)\nC+=(--x)\n\"${C[@]}\" ${C[0]} ${#C[@]}\n") ==
         "srun|torchrun|--n|1|t.py|--x|srun|6|");
-  CHECK(last_command("IFS=, read -ra L <<< \"a b\"\nrun ${L[@]}\n") == "run|a|b|");
+  CHECK(last_command("IFS=, read -ra L <<< \"a b\"\nrun \"${L[@]}\"\n") == "run|a b|");
+  CHECK(last_command("G=0,1,3\nIFS=',' read -ra L <<< \"$G\"\nrun ${#L[@]} ${L[2]}\n") == "run|3|3|");
+  CHECK(last_command("IFS=: read -r H P <<< \"n0:29511\"\nread -r A B <<< ' 1  2 3 '\nrun $H $P $A \"$B\" ${C}\n") ==
+        "run|n0|29511|1|2 3|${C}|");
+  CHECK(last_command("IFS=', '\nread -r A B C D <<< 'a ,b,,c'\nIFS=$(x) read -r H P <<< 'a b'\nrun $A $B /$C/ $D $H\n") ==
+        "run|a|b|//|c|$H|");
   CHECK(last_command("X=$(cat <<EOF\n--a 1\nEOF\n)\nrun $X\n") == "run|--a|1|");
   CHECK(last_command("A=1\nf() { A=2; }\nrun $A; f; run $A\n") == "run|2|");
   CHECK(last_command("A=1\n(A=2)\nB=$A; A=3 x\nrun $A $B\n") == "run|1|1|");

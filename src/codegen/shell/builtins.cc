@@ -1,6 +1,7 @@
 #include "codegen/shell/builtins.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/names.h"
@@ -35,6 +36,53 @@ ArithmeticChange change_of(std::string_view text) {
   const bool may_change = rest.find('=') != std::string_view::npos || rest.find("++") != std::string_view::npos ||
                           rest.find("--") != std::string_view::npos;
   return may_change && !compares ? ArithmeticChange{name, ""} : ArithmeticChange{};
+}
+
+// What `read` takes a line apart at: IFS= before it, or as the script has set it; nothing where only the running script knows.
+std::optional<std::string> separators_of(const ShellCommand& read, ShellExpander& variables) {
+  for (const ShellAssignment& assignment : read.assignments) {
+    if (assignment.name != "IFS") continue;
+    const ExpandedText value = variables.expand(assignment.value);
+    return value.is_known ? std::optional(value.text) : std::nullopt;
+  }
+  const ShellValue* value = variables.find("IFS");
+  if (value == nullptr) return " \t\n";
+  return value->is_known && !value->is_array ? std::optional(value->text) : std::nullopt;
+}
+
+// The fields of a line, at most `limit` (0: any number), of which the last has the rest (bash 5.2, "Word Splitting"): blanks among the
+// separators count once and not at the ends; each other one ends a field.
+std::vector<std::string> fields_of(std::string_view line, std::string_view separators, size_t limit) {
+  std::string blanks;
+  for (const char c : separators)
+    if (c == ' ' || c == '\t' || c == '\n') blanks += c;
+  line = trim(line, blanks);
+  std::vector<std::string> fields;
+  while (!line.empty()) {
+    const size_t end = limit != 0 && fields.size() + 1 == limit ? line.size() : std::min(line.find_first_of(separators), line.size());
+    fields.emplace_back(line.substr(0, end));
+    const size_t next = std::min(line.find_first_not_of(blanks, end), line.size());
+    const bool is_ended =
+        next < line.size() && separators.find(line[next]) != separators.npos && blanks.find(line[next]) == blanks.npos;
+    line = line.substr(std::min(is_ended ? line.find_first_not_of(blanks, next + 1) : next, line.size()));
+  }
+  return fields;
+}
+
+void read_fields(const std::vector<std::string>& names, bool is_list, const std::string& line, const ShellCommand& read,
+                 ShellExpander& variables) {
+  const std::optional<std::string> separators = separators_of(read, variables);
+  if (!separators) return;
+  const std::vector<std::string> fields = fields_of(line, *separators, is_list ? 0 : names.size());
+  if (!is_list) {
+    for (size_t i = 0; i < names.size(); ++i) variables.set_text(names[i], i < fields.size() ? fields[i] : "");
+    return;
+  }
+  ShellAssignment array;
+  array.name = names[0];
+  array.is_array = true;
+  for (const std::string& field : fields) array.array.push_back(bare_word(field, read.words[0].span));
+  variables.assign(array);
 }
 
 }  // namespace
@@ -87,17 +135,8 @@ void read_into_variables(const ShellCommand& one, ShellExpander& variables) {
     variables.assign_span(names[0], one.here[0].body, one.here[0].expands);
   } else if (text != one.redirections.end()) {
     const ExpandedText value = variables.expand(text->target);
-    if (!value.is_known) return;
-    if (is_list) {
-      ShellAssignment array;
-      array.name = names[0];
-      variables.set_text("", value.text);
-      array.is_array = true;
-      array.array = variables.find("")->words;
-      variables.assign(array);
-    } else if (names.size() == 1) {
-      variables.set_text(names[0], value.text);
-    }
+    if (value.is_known)
+      read_fields(names, is_list, is_whole ? value.text : value.text.substr(0, value.text.find('\n')), one, variables);
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace distsetup::foreign {
 
-// read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its words.
+// read -r -d '' NAME <<EOF: the document is the value. read A B <<< "x y": its fields, as IFS parts them.
 void read_into_variables(const ShellCommand& command, ShellExpander& variables);
 
 // ((N++)), let N=2: the variables that it changes. `is_once`: false in a loop, behind which nobody knows what they are.
