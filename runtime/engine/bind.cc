@@ -174,11 +174,11 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
   return list;
 }
 
-void fill_rope_tables(const Geometry& geometry, const Positions& positions, const RankMemory& memory, Device& device) {
+void fill_rope_tables(const Geometry& geometry, const Positions& positions, int64_t length, const RankMemory& memory, Device& device) {
   for (const bool local : {false, true}) {
     const std::string suffix = local ? "_local" : "";
     if (!memory.has_run("cos" + suffix)) continue;
-    const RopeFrequencies f = rope_frequencies(geometry, local);
+    const RopeFrequencies f = rope_frequencies(geometry, local, length);
     std::vector<float> cos(size_t(positions.rows) * f.per_pair.size()), sin(cos.size());
     cpu::rope_tables(cos.data(), sin.data(), positions, f.per_pair, f.amplitude);
     device.copy_to_device(memory.run("cos" + suffix), cos.data(), int64_t(cos.size()) * 4);

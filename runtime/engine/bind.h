@@ -70,7 +70,8 @@ struct BoundList {
 // Throws UnsupportedOpError when the device has no kernel for an op, or refuses its shapes.
 BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& at, const OpContext& context, const Kernels& kernels);
 // cos and sin of the position of each of this rank's rows, and those of layers with a window where programs read them.
-void fill_rope_tables(const Geometry& geometry, const Positions& positions, const RankMemory& memory, Device& device);
+// `length`: as rope_frequencies has it.
+void fill_rope_tables(const Geometry& geometry, const Positions& positions, int64_t length, const RankMemory& memory, Device& device);
 OpContext op_context(const Schedule& schedule, const Geometry& geometry, const Coordinates& at);
 
 // The most bytes of each class that a list has in the arena at once.

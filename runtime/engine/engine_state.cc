@@ -35,7 +35,8 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
   memory = std::make_unique<RankMemory>(device, all, RunSizes::kEqual, options.offload_folder);
   for (auto& [phase, s] : schedules) lists[phase] = bind(std::move(s), *memory, place, context, device.kernels());
   host_shards = std::make_unique<HostShards>(*memory, device, state_sizes(layout()), plan.train);
-  fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context), *memory, device);
+  fill_rope_tables(plan.model, context.packed ? own_positions(context.cp * context.S) : positions_of(context),
+                   plan.train.sequence_length, *memory, device);
   make_optimizers();
   if (!options.poison) return;
   for (const UnitLayout& unit : layout().units) {  // gradient padding: nobody may read it

@@ -83,6 +83,8 @@ struct RopeTable {
 
 struct Decoder::State {
   State(const Plan& p, int64_t most);
+  void fill_rope(int64_t length);
+  bool turns_otherwise(int64_t length);
   void bind_rows(Rows& rows, Schedule list);
   void shift(Rows& rows, size_t call, size_t read, const void* table);
   void run(Rows& rows, std::span<const int64_t> ids);
@@ -97,7 +99,8 @@ struct Decoder::State {
   RopeTable rope, local_rope;
   std::vector<KeyValueCache> caches;  // per layer
   std::vector<float> logits;
-  int64_t num_tokens = 0;
+  int64_t num_tokens = 0, rope_length = 0;
+  std::vector<int64_t> ids_read;  // of a model whose positions may turn otherwise
 };
 
 Decoder::State::State(const Plan& p, int64_t most) : plan(without_capacity(p)), most_tokens(most) {
@@ -105,15 +108,7 @@ Decoder::State::State(const Plan& p, int64_t most) : plan(without_capacity(p)), 
   one.num = 1, several.num = kPromptRows;
   Schedule of_one = evaluation(plan, one.num), of_several = evaluation(plan, several.num);
   memory = std::make_unique<RankMemory>(*device, std::vector<const Schedule*>{&of_one, &of_several}, RunSizes::kLargest);
-  for (const bool local : {false, true}) {
-    if (!memory->has_run(local ? "cos_local" : "cos")) continue;
-    const RopeFrequencies f = rope_frequencies(plan.model, local);
-    RopeTable& table = local ? local_rope : rope;
-    table.row = int64_t(f.per_pair.size());
-    table.cos.resize(size_t((most_tokens + kPromptRows) * table.row));
-    table.sin.resize(table.cos.size());
-    cpu::rope_tables(table.cos.data(), table.sin.data(), own_positions(most_tokens + kPromptRows), f.per_pair, f.amplitude);
-  }
+  fill_rope(1);
   const int64_t row_bytes = plan.model.num_kv_heads * plan.model.head_size * size_bytes(plan.precision.compute);
   caches.resize(size_t(plan.model.num_layers));
   for (KeyValueCache& cache : caches) {
@@ -123,6 +118,32 @@ Decoder::State::State(const Plan& p, int64_t most) : plan(without_capacity(p)), 
   bind_rows(one, std::move(of_one));
   bind_rows(several, std::move(of_several));
   logits.resize(size_t(plan.model.vocabulary));
+}
+
+// Tables of all positions, as they turn in a sequence of `length` tokens.
+void Decoder::State::fill_rope(int64_t length) {
+  rope_length = length;
+  for (const bool local : {false, true}) {
+    if (!memory->has_run(local ? "cos_local" : "cos")) continue;
+    const RopeFrequencies f = rope_frequencies(plan.model, local, length);
+    RopeTable& table = local ? local_rope : rope;
+    table.row = int64_t(f.per_pair.size());
+    table.cos.resize(size_t((most_tokens + kPromptRows) * table.row));
+    table.sin.resize(table.cos.size());
+    cpu::rope_tables(table.cos.data(), table.sin.data(), own_positions(most_tokens + kPromptRows), f.per_pair, f.amplitude);
+  }
+}
+
+// What the next tokens bring the text to: beyond the original context two kinds of scaling have other tables. True where kept keys
+// have to be made again, too, as Transformers does it: with longrope, once; a base that grows leaves them.
+bool Decoder::State::turns_otherwise(int64_t length) {
+  const int64_t original = plan.model.rope_original_positions;
+  const std::string& kind = plan.model.rope_scaling;
+  if ((kind != "longrope" && kind != "dynamic") || length <= std::max(original, rope_length)) return false;
+  const bool is_first = rope_length <= original;
+  if (kind == "longrope" && !is_first) return false;
+  fill_rope(length);
+  return kind == "longrope";
 }
 
 void Decoder::State::bind_rows(Rows& rows, Schedule list) {
@@ -223,6 +244,12 @@ std::span<const float> Decoder::read(std::span<const int64_t> ids) {
   CHECK(!ids.empty() && s.num_tokens + int64_t(ids.size()) <= s.most_tokens, "{} tokens behind {} of {}", ids.size(), s.num_tokens,
         s.most_tokens);
   for (const int64_t id : ids) CHECK(id >= 0 && id < s.plan.model.vocabulary, "token {} of {}", id, s.plan.model.vocabulary);
+  if (s.plan.model.rope_scaling == "longrope") {
+    s.ids_read.insert(s.ids_read.end(), ids.begin(), ids.end());
+    if (s.turns_otherwise(std::ssize(s.ids_read))) s.num_tokens = 0, ids = s.ids_read;
+  } else {
+    s.turns_otherwise(s.num_tokens + std::ssize(ids));
+  }
   while (!ids.empty()) {
     Rows& rows = int64_t(ids.size()) >= kPromptRows ? s.several : s.one;
     s.run(rows, ids.first(size_t(rows.num)));

@@ -1,6 +1,6 @@
 // The idea: a family's file says for each field of a geometry which keys of config.json state it, and what holds when they are absent
-// (families.h); this walks the fields in order. Here is only what all families share in kind: scaled rotary positions, layers without
-// a window, layers without experts. Leaves out: dropout, initialisation, token ids, quantisation; what a family lists as left out is
+// (families.h); this walks the fields in order. Here is only what all families share in kind: layers without a window, layers without
+// experts. Leaves out: dropout, initialisation, token ids, quantisation; what a family lists as left out is
 // noted and not counted.
 #include "model/config_reading.h"
 
@@ -16,6 +16,7 @@
 #include "base/diagnostic_codes.h"
 #include "model/condition.h"
 #include "model/config_keys.h"
+#include "model/config_rope.h"
 #include "model/families.h"
 #include "model/geometry_fields.h"
 #include "model/layer_pattern.h"
@@ -48,7 +49,7 @@ class ConfigReading {
       if (rule != nullptr) std::visit([&](auto member) { read_field(*rule, g_.*member); }, field.member);
     }
     g_.activation = activation_name(g_.activation);
-    read_scaled_rope();
+    read_rope_scaling(config_, g_, diagnostics_);
     read_layers_without_window();
     read_unrotated_layers();
     read_expert_layers();
@@ -207,46 +208,6 @@ class ConfigReading {
     if (const Result<double> literal = as_double(scalar_value(std::string(term))); literal.ok()) return *literal;
     if (term.find(' ') != std::string_view::npos) return static_cast<double>(sum_of(term, rule));
     return take<double>(as_double(scalar_value(text_of(term, rule), rule.location)), 0);
-  }
-
-  // `rope_scaling` in older files, `rope_parameters` in newer ones.
-  void read_scaled_rope() {
-    const Value* rope = stated("rope_parameters");
-    if (rope == nullptr) rope = stated("rope_scaling");
-    if (rope == nullptr) return;
-    if (const Value* whole = rope->find("full_attention")) rope = whole;  // beside that of layers with a window (Gemma 3)
-    const Value* type = rope->find("rope_type");
-    if (type == nullptr || type->kind == Value::Kind::kNull) type = rope->find("type");
-    const bool says_type = type != nullptr && type->kind != Value::Kind::kNull;
-    const auto number = [&](std::string_view key, double& out) {
-      const Value* value = rope->find(key);
-      if (value != nullptr && value->kind != Value::Kind::kNull) out = take<double>(as_double(*value), out);
-    };
-    // Text has the same position in each of the three sections of `mrope` (Qwen VL).
-    const std::string kind = says_type ? take<std::string>(as_text(*type), "") : "";
-    g_.rope_scaled = kind != "default" && kind != "mrope";
-    double alpha = 0;
-    if (kind == "dynamic") number("alpha", alpha);
-    if (alpha > 0) {  // Hunyuan: a larger base, whatever the length
-      const double d = static_cast<double>(g_.head_size > 0 || g_.num_heads <= 0 ? g_.head_size : g_.hidden / g_.num_heads);
-      g_.rope_base *= std::pow(alpha, d / (d - 2));
-      g_.rope_scaled = false;
-    }
-    if (!g_.rope_scaled || !says_type) return;
-    g_.rope_scaling = rope->find("short_factor") != nullptr ? "longrope" : kind;  // Phi 3 has called it su and yarn
-    number("factor", g_.rope_factor);
-    if (g_.rope_scaling == "yarn") g_.rope_high_turns = 32;
-    for (const char* key : {"low_freq_factor", "beta_slow"}) number(key, g_.rope_low_turns);
-    for (const char* key : {"high_freq_factor", "beta_fast"}) number(key, g_.rope_high_turns);
-    number("attention_factor", g_.rope_amplitude);
-    number("mscale", g_.rope_mscale);
-    number("mscale_all_dim", g_.rope_mscale_all);
-    if (const Value* value = rope->find("truncate"); value != nullptr && value->kind != Value::Kind::kNull)
-      g_.rope_truncated = take<bool>(as_bool(*value), true);
-    constexpr const char* kOriginal = "original_max_position_embeddings";
-    const Value* original = rope->find(kOriginal);
-    if (original == nullptr || original->kind == Value::Kind::kNull) original = stated(kOriginal);
-    g_.rope_original_positions = original == nullptr ? g_.max_positions : integer(kOriginal, *original, 0);
   }
 
   // The items of a list for each layer, of which [["global", "local"], 12] are 24.

@@ -41,16 +41,19 @@ struct Geometry {
   double rotary_fraction = 1;       // of d; Phi-2 0.4; 0: no rotation (ALiBi)
   std::string activation = "silu";  // silu, gelu, gelu_tanh, or as the config names it
   bool rope_scaled = false;         // the model states a rope_scaling
-  std::string rope_scaling;         // its kind: linear, llama3, yarn, or one that the trainer refuses; empty: not stated
-  double rope_factor = 1;           // of the scaling: how many times longer than the original context
+  std::string rope_scaling;    // its kind: linear, llama3, yarn, longrope, dynamic, or one that the trainer refuses; empty: not stated
+  double rope_factor = 1;      // of the scaling: how many times longer than the original context
   double rope_low_turns = 1;   // of the scaling: pairs that turn less often than this in the original context are interpolated ...
   double rope_high_turns = 4;  // ... more often: left as they are (llama3: low and high_freq_factor; yarn: beta_slow and beta_fast)
-  double rope_amplitude = 0;   // yarn's attention_factor; 0: from the factor
+  double rope_amplitude = 0;   // attention_factor of yarn and longrope; 0: from the factor
   double rope_mscale = 0;      // DeepSeek's yarn: the amplitude is (0.1 · this · ln factor + 1) over the same with rope_mscale_all,
   double rope_mscale_all = 0;  // whose square scores are multiplied by; 0: not stated
   bool rope_truncated = true;  // yarn's ramp begins and ends at whole pairs (GPT-OSS: false)
   int64_t rope_original_positions = 0;
-  double local_rope_base = 0;       // of layers with a window (Gemma 3); 0: rope_base
+  std::vector<double> rope_short_factors, rope_long_factors;  // longrope: what the wavelength of each pair is multiplied by, in
+  double rope_short_amplitude = 0, rope_long_amplitude = 0;   // sequences of the original context and in longer ones (Phi 3);
+                                                              // amplitudes of their own (Phi 3.5 MoE); 0: as rope_amplitude
+  double local_rope_base = 0;                                 // of layers with a window (Gemma 3); 0: rope_base
   double query_scalar = 0;          // scores are divided by its root (Gemma: query_pre_attn_scalar); 0: by that of d
   double attention_multiplier = 0;  // scores are multiplied by it instead (Granite); 0: they are not
   bool attention_sinks = false;     // a score of each head's own takes part in the softmax, and has no value (GPT-OSS)

@@ -1,4 +1,5 @@
-// The table. Left out: what a config.json has no key for and presets read apart (name, family, label, source, expert_layer).
+// The table. Left out: what a config.json has no key for and presets read apart (name, family, label, source, expert_layer, the
+// factors of longrope).
 #include "model/geometry_fields.h"
 
 #include <fmt/format.h>
@@ -69,6 +70,8 @@ constexpr GeometryField kGeometryFields[] = {
     {"rope_mscale_all", &Geometry::rope_mscale_all},
     {"rope_truncated", &Geometry::rope_truncated},
     {"rope_original_positions", &Geometry::rope_original_positions},
+    {"rope_short_amplitude", &Geometry::rope_short_amplitude},
+    {"rope_long_amplitude", &Geometry::rope_long_amplitude},
     {"local_rope_base", &Geometry::local_rope_base},
     {"query_scalar", &Geometry::query_scalar},
     {"attention_multiplier", &Geometry::attention_multiplier},

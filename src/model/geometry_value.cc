@@ -81,6 +81,20 @@ void read_expert_layers(MapReader& reader, const Value& value, Geometry& g, Diag
   }
 }
 
+// The two lists of longrope.
+void read_rope_factors(MapReader& reader, std::string_view key, std::vector<double>& out, Diagnostics& diagnostics) {
+  const Value* list = reader.child(key);
+  if (list == nullptr) return;
+  if (list->kind != Value::Kind::kList)
+    return diagnostics.push_back(
+        error(code::kWrongType, list->location, fmt::format("{} is a list of numbers, one for each pair", key)));
+  for (const Value& item : list->items) {
+    const Result<double> factor = as_double(item);
+    append(diagnostics, factor.diagnostics);
+    out.push_back(factor.value.value_or(1));
+  }
+}
+
 void read_fields(MapReader& reader, const Value& value, Geometry& g, Diagnostics& diagnostics) {
   reader.get("family", g.family);
   reader.get("layer_class", g.layer_class);
@@ -93,6 +107,8 @@ void read_fields(MapReader& reader, const Value& value, Geometry& g, Diagnostics
   for (const GeometryField& field : geometry_fields()) {
     std::visit([&](auto member) { fields.get(field.name, g.*member); }, field.member);
   }
+  read_rope_factors(reader, "rope_short_factors", g.rope_short_factors, diagnostics);
+  read_rope_factors(reader, "rope_long_factors", g.rope_long_factors, diagnostics);
   if (value.find("num_kv_heads") == nullptr) g.num_kv_heads = g.num_heads;
   if (value.find("shared_feed_forward") == nullptr &&
       __builtin_mul_overflow(g.num_shared_experts, g.expert_feed_forward, &g.shared_feed_forward)) {

@@ -50,9 +50,23 @@ Json json_of(const GeometryField& field, const Geometry& g) {
       field.member);
 }
 
+// Older releases of Transformers take no other keys here, and the original context beside it.
+void put_longrope(const Geometry& g, Json& config) {
+  Json rope = {{"type", "longrope"}, {"short_factor", g.rope_short_factors}, {"long_factor", g.rope_long_factors}};
+  if (g.rope_factor * static_cast<double>(g.rope_original_positions) != static_cast<double>(g.max_positions))
+    rope["factor"] = g.rope_factor;
+  if (g.rope_amplitude != 0) rope["attention_factor"] = g.rope_amplitude;
+  if (g.rope_short_amplitude != 0) rope["short_mscale"] = g.rope_short_amplitude;
+  if (g.rope_long_amplitude != 0) rope["long_mscale"] = g.rope_long_amplitude;
+  if (g.rope_short_amplitude != 0) rope["original_max_position_embeddings"] = g.rope_original_positions;
+  config["original_max_position_embeddings"] = g.rope_original_positions;
+  config["rope_scaling"] = rope;
+}
+
 // Scaled rotary positions, as hf_config.cc reads them.
 void put_rope_scaling(const Geometry& g, Json& config) {
   if (!g.rope_scaled) return;
+  if (g.rope_scaling == "longrope") return put_longrope(g, config);
   Json rope = {{"rope_type", g.rope_scaling}, {"factor", g.rope_factor}};
   if (g.rope_scaling == "llama3") rope.update({{"low_freq_factor", g.rope_low_turns}, {"high_freq_factor", g.rope_high_turns}});
   if (g.rope_scaling == "yarn") rope.update({{"beta_slow", g.rope_low_turns}, {"beta_fast", g.rope_high_turns}});

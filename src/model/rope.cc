@@ -1,7 +1,8 @@
 // Sources: RoPE, arXiv 2104.09864; linear interpolation, arXiv 2306.15595; YaRN ("NTK by parts", attention temperature), arXiv
 // 2309.00071, section 3; Llama 3.1's bands, The Llama 3 Herd of Models (arXiv 2407.21783) with the constants that its config.json
 // states. Names and defaults of the keys: Transformers, modeling_rope_utils.py. DeepSeek's temperature of scores: arXiv 2405.04434,
-// section 3.1.4, as Transformers' models/deepseek_v3 computes it.
+// section 3.1.4, as Transformers' models/deepseek_v3 computes it. LongRoPE, arXiv 2402.13753, and a base that grows with the sequence
+// ("dynamic NTK"): as modeling_rope_utils.py computes both.
 #include "model/rope.h"
 
 #include <algorithm>
@@ -9,10 +10,13 @@
 #include <cmath>
 #include <numbers>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace distsetup {
 namespace {
 
-constexpr std::array<std::string_view, 3> kKinds = {"linear", "llama3", "yarn"};
+constexpr std::array<std::string_view, 5> kKinds = {"linear", "llama3", "yarn", "longrope", "dynamic"};
 
 double wavelength(double frequency) { return 2 * std::numbers::pi / frequency; }
 
@@ -53,9 +57,49 @@ void yarn(RopeFrequencies& out, const Geometry& g, double size, double base) {
     out.amplitude = temperature(g, 1);
 }
 
+void longrope(RopeFrequencies& out, const Geometry& g, int64_t length) {
+  const bool is_long = length > g.rope_original_positions;
+  const std::vector<double>& factors = is_long ? g.rope_long_factors : g.rope_short_factors;
+  for (size_t i = 0; i < out.per_pair.size(); ++i) out.per_pair[i] /= factors[i];
+  const double own = is_long ? g.rope_long_amplitude : g.rope_short_amplitude;
+  if (own > 0)
+    out.amplitude = own;
+  else if (g.rope_amplitude > 0)
+    out.amplitude = g.rope_amplitude;
+  else if (g.rope_factor > 1)
+    out.amplitude = std::sqrt(1 + std::log(g.rope_factor) / std::log(static_cast<double>(g.rope_original_positions)));
+}
+
+// The base for a sequence of that length, with "dynamic" scaling.
+double grown_base(double base, const Geometry& g, double size, int64_t length) {
+  if (g.rope_scaling != "dynamic" || length <= g.rope_original_positions) return base;
+  const double longer = static_cast<double>(length) / static_cast<double>(g.rope_original_positions);
+  return base * std::pow(g.rope_factor * longer - (g.rope_factor - 1), size / (size - 2));
+}
+
 }  // namespace
 
-bool is_known_rope_scaling(std::string_view kind) { return std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end(); }
+std::string rope_scaling_problem(const Geometry& g) {
+  if (!g.rope_scaled) return "";
+  if (g.rope_scaling.empty()) return fmt::format("RoPE scaling of an unstated kind: it has {}", fmt::join(kKinds, ", "));
+  const std::string name = fmt::format("RoPE scaling '{}'", g.rope_scaling);
+  if (std::find(kKinds.begin(), kKinds.end(), g.rope_scaling) == kKinds.end())
+    return fmt::format("{}: it has {}", name, fmt::join(kKinds, ", "));
+  if (g.rope_scaling != "linear" && g.rope_original_positions <= 1)
+    return fmt::format(
+        "{} of a context whose length before is not stated (original_max_position_embeddings, in a preset "
+        "rope_original_positions)",
+        name);
+  if (g.rope_scaling == "dynamic" && rotated_elements(g) <= 2)
+    return fmt::format("{} of {} rotated elements", name, rotated_elements(g));
+  if (g.rope_scaling != "longrope") return "";
+  const auto pairs = static_cast<size_t>(rotated_elements(g) / 2);
+  for (const std::vector<double>* factors : {&g.rope_short_factors, &g.rope_long_factors})
+    if (factors->size() != pairs)
+      return fmt::format("{} with {} factors for {} pairs of rotated elements (short_factor and long_factor)", name, factors->size(),
+                         pairs);
+  return "";
+}
 
 int64_t rotated_elements(const Geometry& g) {
   if (g.attention == Attention::kLatent) return g.qk_rope_head_size;
@@ -69,10 +113,10 @@ double score_scale(const Geometry& g) {
   return scale * t * t;
 }
 
-RopeFrequencies rope_frequencies(const Geometry& g, bool local) {
+RopeFrequencies rope_frequencies(const Geometry& g, bool local, int64_t length) {
   const bool own_base = local && g.local_rope_base > 0;
-  const double base = own_base ? g.local_rope_base : g.rope_base;
   const auto size = static_cast<double>(rotated_elements(g));
+  const double base = own_base ? g.local_rope_base : grown_base(g.rope_base, g, size, length);
   RopeFrequencies out;
   for (int64_t i = 0; i < rotated_elements(g) / 2; ++i) out.per_pair.push_back(std::pow(base, -2.0 * static_cast<double>(i) / size));
   if (own_base) return out;  // layers with a window see no more than before
@@ -81,6 +125,7 @@ RopeFrequencies rope_frequencies(const Geometry& g, bool local) {
   if (g.rope_scaling == "llama3")
     for (double& f : out.per_pair) f = llama3(f, g);
   if (g.rope_scaling == "yarn") yarn(out, g, size, base);
+  if (g.rope_scaling == "longrope") longrope(out, g, length);
   return out;
 }
 

@@ -27,10 +27,11 @@ struct RopeFrequencies {
   std::vector<double> per_pair;  // radians a position, rotated_elements / 2 of them
   double amplitude = 1;          // what cosines and sines are multiplied by (YaRN)
 };
-// `local`: of the layers with a window, where the model has a base of their own for them (Gemma 3).
-RopeFrequencies rope_frequencies(const Geometry& geometry, bool local);
+// `local`: of the layers with a window, where the model has a base of their own for them (Gemma 3). `length`: tokens of the longest
+// sequence; two kinds of scaling ("longrope", "dynamic") turn otherwise in a sequence that is longer than the original context.
+RopeFrequencies rope_frequencies(const Geometry& geometry, bool local, int64_t length);
 
-// Kinds of scaling (config.json's rope_type) that rope_frequencies() knows: "linear", "llama3", "yarn".
-bool is_known_rope_scaling(std::string_view kind);
+// Why rope_frequencies() does not know the scaling that a model states: "RoPE scaling 'axial': it has …"; "": it does.
+std::string rope_scaling_problem(const Geometry& geometry);
 
 }  // namespace distsetup

@@ -134,6 +134,9 @@ Diagnostics validate(const Geometry& g, const Location& at) {
   }
   if (!g.rope_scaling.empty() && !(g.rope_factor > 0))
     check.fail(fmt::format("rope_factor is {}, expected more than 0", g.rope_factor));
+  for (const std::vector<double>* factors : {&g.rope_short_factors, &g.rope_long_factors})
+    for (const double factor : *factors)
+      if (!(factor > 0)) check.fail(fmt::format("a factor of longrope is {}, expected more than 0", factor));
   if (!(g.logits_scaling > 0)) check.fail(fmt::format("logits_scaling is {}, expected more than 0", g.logits_scaling));
   check.at_least_zero("rope_original_positions", g.rope_original_positions, 1'000'000'000'000);
   check.at_least_zero("max_positions", g.max_positions, 1'000'000'000'000);

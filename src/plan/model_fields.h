@@ -47,6 +47,10 @@ void visit(V& v, Geometry& g) {
   v("rope_mscale_all", g.rope_mscale_all, 0.0);
   v("rope_truncated", g.rope_truncated, true);
   v("rope_original_positions", g.rope_original_positions);
+  v("rope_short_factors", g.rope_short_factors, std::vector<double>{});
+  v("rope_long_factors", g.rope_long_factors, std::vector<double>{});
+  v("rope_short_amplitude", g.rope_short_amplitude, 0.0);
+  v("rope_long_amplitude", g.rope_long_amplitude, 0.0);
   v("local_rope_base", g.local_rope_base);
   v("query_scalar", g.query_scalar);
   v("attention_multiplier", g.attention_multiplier);

@@ -104,13 +104,8 @@ Diagnostics refused_traits(const Geometry& g) {
   refuse(g.experts_per_token > kMostExpertsPerToken,
          fmt::format("{} experts per token, it runs up to {}", g.experts_per_token, kMostExpertsPerToken));
   refuse(!g.unlike_family.empty(), g.unlike_family);
-  refuse(g.rope_scaled && !is_known_rope_scaling(g.rope_scaling),
-         fmt::format("RoPE scaling {}: it has linear, llama3 and yarn",
-                     g.rope_scaling.empty() ? "of an unstated kind" : fmt::format("'{}'", g.rope_scaling)));
-  refuse((g.rope_scaling == "llama3" || g.rope_scaling == "yarn") && g.rope_original_positions <= 0,
-         fmt::format("RoPE scaling '{}' of a context whose length before is not stated (original_max_position_embeddings, in a preset "
-                     "rope_original_positions)",
-                     g.rope_scaling));
+  const std::string scaling = rope_scaling_problem(g);
+  refuse(!scaling.empty(), scaling);
   refuse(g.scan_channels > 0, "layers that scan (Mamba)");
   refuse(g.expert_capacity > 0 && g.mlp_bias, "experts with biases that take a part of their rows (expert_capacity)");
   return out;

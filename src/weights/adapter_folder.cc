@@ -58,9 +58,6 @@ std::string refused_by(const Json& config) {
     const auto found = config.find(e.key);
     if (found != config.end() && !says_nothing(*found)) return fmt::format("{} ('{}')", e.what, e.key);
   }
-  const auto dropout = config.find("lora_dropout");
-  if (dropout != config.end() && dropout->is_number() && dropout->get<double>() > 0)
-    return "dropout ('lora_dropout', which 0 turns off for further training)";
   const auto bias = config.find("bias");
   if (bias != config.end() && *bias != "none" && !bias->is_null()) return "biases that are trained ('bias')";
   return "";
@@ -163,7 +160,13 @@ Result<AdapterFolder> read_adapter_folder(const std::string& directory) {
   for (const auto& [name, tensor] : tensors->tensors) modules.insert(module_of_tensor(name));
   folder.targets = targets_of(config, modules);
   folder.weights = std::move(*tensors);
-  return folder;
+  Result<AdapterFolder> out = std::move(folder);
+  if (const auto dropout = config.find("lora_dropout"); dropout != config.end() && dropout->is_number() && *dropout > 0)
+    out.diagnostics.push_back(warning(code::kWeights, {path},
+                                      fmt::format("these adapters were trained with lora_dropout {}, and go on without: the bundled "
+                                                  "trainer has no dropout",
+                                                  dropout->dump())));
+  return out;
 }
 
 Result<WeightsFolder> read_planned_adapter(const WeightsPlan& plan, const std::string& directory) {

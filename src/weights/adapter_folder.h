@@ -18,7 +18,8 @@ struct AdapterFolder {
   WeightsFolder weights;             // tensors by the names that they have beside the text model alone
 };
 
-// Errors (kWeights): no such files, another kind of adapter, tensors that are not the halves of adapters of that rank.
+// Errors (kWeights): no such files, another kind of adapter, tensors that are not the halves of adapters of that rank. A warning: they
+// were trained with dropout.
 Result<AdapterFolder> read_adapter_folder(const std::string& directory);
 // The same tensors for a plan that was made with them. Errors as read_planned_weights.
 Result<WeightsFolder> read_planned_adapter(const WeightsPlan& plan, const std::string& directory);

@@ -16,6 +16,13 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 MINISTRAL3 = {**YARN, "original_max_position_embeddings": 64, "rope_theta": 10000.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}
 LINEAR = {"rope_type": "linear", "factor": 2.0}
+DYNAMIC = {"rope_type": "dynamic", "factor": 2.0}
+
+
+def longrope(pairs, **more):
+    return {"type": "longrope", "short_factor": [1 + 0.1 * i for i in range(pairs)], "long_factor": [1.5 + i for i in range(pairs)], **more}
+
+
 GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True}
 MIXTRAL = {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None}
 QWEN_MOE = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
@@ -34,6 +41,7 @@ FAMILIES = {
     "llama_biases": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "llama3.1": ("llama", {"rope_theta": 500000.0, "rope_scaling": LLAMA3}),
     "llama_linear": ("llama", {"rope_scaling": LINEAR}),
+    "llama_dynamic": ("llama", {"max_position_embeddings": 16, "rope_scaling": DYNAMIC}),
     "mistral": ("mistral", {"sliding_window": 5}),
     "qwen2": ("qwen2", {"rope_scaling": YARN}),
     "qwen3": ("qwen3", {}),
@@ -74,6 +82,9 @@ FAMILIES = {
     "olmo2": ("olmo2", {"pad_token_id": None}),  # its row of the embedding would get no gradient
     "phi": ("phi", {"num_key_value_heads": 6, "partial_rotary_factor": 0.5, "hidden_act": "gelu_new"}),
     "phi3": ("phi3", {"sliding_window": 7, "pad_token_id": None}),
+    "phi3_long": ("phi3", {"pad_token_id": None, "original_max_position_embeddings": 16, "rope_scaling": longrope(4)}),
+    "phi3_not_so_long": ("phi3", {"pad_token_id": None, "original_max_position_embeddings": 19, "partial_rotary_factor": 0.5,
+                                  "rope_scaling": longrope(2)}),
     "gpt2": ("gpt2", {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, "n_inner": 80}),
     "opt": ("opt", {"ffn_dim": 80, "word_embed_proj_dim": 48, "pad_token_id": None}),
     "gpt_bigcode": ("gpt_bigcode", {"n_embd": 48, "n_layer": 2, "n_head": 6, "n_positions": 64, "n_inner": 80}),

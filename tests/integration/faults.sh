@@ -166,7 +166,7 @@ run "the first checkpoint" 0 launch job --threads 1 --stop-after 3
   run "disk full" 6 launch job --threads 1
   grep -qE "rank [01] on $host, checkpoint of step 7, cannot write '.*rank_[01].safetensors', file too large" <<< "$said" || fail "disk full" "$said"
 ) || exit 1
-is "disk full: nothing half-written" "$(find "$work/job/checkpoints" -mindepth 1 -maxdepth 1 -printf '%f\n')" "checkpoint_3"
+is "disk full: nothing half-written" "$(find "$work/job/checkpoints" -mindepth 1 -maxdepth 1 ! -name .lock -printf '%f\n')" "checkpoint_3"
 if mkdir "$work/small" && mount -t tmpfs -o size=500k none "$work/small" 2> /dev/null; then
   trap 'status=$?; umount "$work/small" 2> /dev/null || true; rm -rf "$work"; exit $status' EXIT
   SECONDS=0

@@ -115,7 +115,7 @@ TEMPLATE_TEST_CASE("cuda: rope, forward and back", "[cuda_kernels]", float, Bf16
   std::vector<float> cos(S * R / 2), sin(cos.size());
   Geometry g;
   g.head_size = R;
-  cpu::rope_tables(cos.data(), sin.data(), own_positions(S), rope_frequencies(g, false).per_pair, 1);
+  cpu::rope_tables(cos.data(), sin.data(), own_positions(S), rope_frequencies(g, false, S).per_pair, 1);
   const auto rows = random_values<TestType>(T * stride, 1);
   auto expected = rows, found = rows;
   cpu::rope(expected.data(), cos.data(), sin.data(), T, S, num_heads, D, R, stride, direction);

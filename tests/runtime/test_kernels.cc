@@ -157,7 +157,7 @@ TEMPLATE_TEST_CASE("rope rotates pairs j and j + D/2 by the position's angle and
   const int64_t S = 5, T = 2 * S, D = GENERATE(2, 6, 64, 600), heads = 3, stride = 5 * D;
   const auto start = random_values<TestType>(T * stride, 1);
   std::vector<float> cos(S * D / 2), sin(S * D / 2);
-  cpu::rope_tables(cos.data(), sin.data(), own_positions(S), rope_frequencies(with_head_size(D), false).per_pair, 1);
+  cpu::rope_tables(cos.data(), sin.data(), own_positions(S), rope_frequencies(with_head_size(D), false, S).per_pair, 1);
   auto rows = start;
   cpu::rope(rows.data(), cos.data(), sin.data(), T, S, heads, D, D, stride, 1.f);
   Doubles expected = widen(start);

@@ -253,26 +253,36 @@ TEST_CASE("published tensors: rows in groups and transposed ones are told apart 
 TEST_CASE("rotary positions: scaling as the papers have it") {
   Geometry g = tiny_geometry();
   g.head_size = 8;
-  const RopeFrequencies plain = rope_frequencies(g, false);
+  const RopeFrequencies plain = rope_frequencies(g, false, 50);
   REQUIRE(plain.per_pair.size() == 4);
   CHECK(plain.per_pair[0] == 1);
   CHECK(plain.per_pair[2] == Approx(0.01));
   g.rope_scaled = true, g.rope_scaling = "linear", g.rope_factor = 4;
-  CHECK(rope_frequencies(g, false).per_pair[2] == Approx(0.0025));
+  CHECK(rope_frequencies(g, false, 50).per_pair[2] == Approx(0.0025));
   g.rope_scaling = "llama3", g.rope_original_positions = 100;
-  const RopeFrequencies bands = rope_frequencies(g, false);
+  const RopeFrequencies bands = rope_frequencies(g, false, 50);
   CHECK(bands.per_pair[0] == 1);                  // 16 turns in 100 positions: left
   CHECK(bands.per_pair[3] == Approx(0.001 / 4));  // 0.02 turns: interpolated
   CHECK(bands.per_pair[1] == Approx(0.1 * (0.25 + 0.75 * (100 * 0.1 / (2 * 3.14159265358979) - 1) / 3)));
   g.rope_scaling = "yarn", g.rope_low_turns = 1, g.rope_high_turns = 32;
-  CHECK(rope_frequencies(g, false).amplitude == Approx(0.1 * std::log(4.0) + 1));
+  CHECK(rope_frequencies(g, false, 50).amplitude == Approx(0.1 * std::log(4.0) + 1));
   CHECK(score_scale(g) == Approx(1 / std::sqrt(8.0)));
   g.rope_mscale = 0.5, g.rope_mscale_all = 0.8;  // DeepSeek: of scores, and what is left for cosines
   const double t = 0.08 * std::log(4.0) + 1;
-  CHECK(rope_frequencies(g, false).amplitude == Approx((0.05 * std::log(4.0) + 1) / t));
+  CHECK(rope_frequencies(g, false, 50).amplitude == Approx((0.05 * std::log(4.0) + 1) / t));
   CHECK(score_scale(g) == Approx(t * t / std::sqrt(8.0)));
+  g.rope_scaling = "longrope";
+  g.rope_short_factors = {1, 1, 2, 2}, g.rope_long_factors = {1, 2, 4, 8};
+  CHECK(rope_frequencies(g, false, 100).per_pair[2] == Approx(0.01 / 2));
+  CHECK(rope_frequencies(g, false, 101).per_pair[3] == Approx(0.001 / 8));
+  CHECK(rope_frequencies(g, false, 101).amplitude == Approx(std::sqrt(1 + std::log(4.0) / std::log(100.0))));
+  g.rope_long_amplitude = 1.25;
+  CHECK(rope_frequencies(g, false, 101).amplitude == 1.25);
+  g.rope_scaling = "dynamic";
+  CHECK(rope_frequencies(g, false, 100).per_pair[2] == Approx(0.01));
+  CHECK(rope_frequencies(g, false, 150).per_pair[2] == Approx(std::pow(10000 * std::pow(4 * 1.5 - 3, 8.0 / 6), -0.5)));
   g.local_rope_base = 100;
-  CHECK(rope_frequencies(g, true).per_pair[2] == Approx(0.1));
+  CHECK(rope_frequencies(g, true, 50).per_pair[2] == Approx(0.1));
   g.rotary_fraction = 0.5;
   CHECK(rotated_elements(g) == 4);
 }

@@ -237,13 +237,15 @@ TEST_CASE("a scaling of positions that the trainer has not is refused when plann
   CHECK(said(plan).empty());
   Plan other = plan;
   other.model.rope_scaled = true;
-  CHECK(said(other).find("RoPE scaling of an unstated kind: it has linear, llama3 and yarn") != std::string::npos);
-  other.model.rope_scaling = "longrope";
-  CHECK(said(other).find("RoPE scaling 'longrope'") != std::string::npos);
+  CHECK(said(other).find("RoPE scaling of an unstated kind: it has linear, llama3, yarn, longrope, dynamic") != std::string::npos);
+  other.model.rope_scaling = "axial";
+  CHECK(said(other).find("RoPE scaling 'axial': it has linear") != std::string::npos);
   other.model.rope_scaling = "yarn";
   CHECK(said(other).find("whose length before is not stated") != std::string::npos);
   other.model.rope_original_positions = 64;
   CHECK(said(other).empty());
+  other.model.rope_scaling = "longrope";
+  CHECK(said(other).find("RoPE scaling 'longrope' with 0 factors for") != std::string::npos);
   other.model.unlike_family = "'clip_qkv' of model_type 'llama' is set to '8'";
   CHECK(said(other).find("'clip_qkv' of model_type 'llama' is set to '8'") != std::string::npos);
 }
