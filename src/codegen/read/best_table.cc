@@ -95,6 +95,12 @@ bool is_told(const KeyTable& table, const std::vector<FoundKey>& found) {
   return marks.empty() ? num_taken >= 3 : std::any_of(marks.begin(), marks.end(), is_there);
 }
 
+// trl sft, python -m trl.scripts.dpo, trl/scripts/sft.py: the programs that TRL is released with.
+bool is_script_of_trl(const std::string& program) {
+  return program.substr(program.rfind('/') + 1) == "trl" || program.starts_with("trl.scripts.") ||
+         program.starts_with("trl/scripts/") || program.find("/trl/scripts/") != std::string::npos;
+}
+
 Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found) {
   reading.table.clear();
   const std::string tool = reading.tool;
@@ -245,6 +251,17 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
                                                                            {"megatron", "ms-swift-megatron/keys.yaml"}};
   if (const auto own = kOfTools.find(program.substr(program.rfind('/') + 1)); own != kOfTools.end())
     return reading_by(templates, own->second, source, file);
+  if (is_script_of_trl(program)) {  // whose defaults hold then, and not only its names
+    FoundKey script;
+    script.key = "trl_script";
+    script.text = program;
+    script.is_assumed = true;
+    std::vector<FoundKey> with_script = found;
+    with_script.push_back(std::move(script));
+    Result<Reading> own = reading_by(templates, "trl/keys.yaml", {nullptr, with_script, nullptr}, file);
+    if (own.ok()) explain_own_arguments(program, *own);
+    return own;
+  }
   // torchtitan takes its whole configuration by flags since 0.3, by --module and --config; before, the flag of a TOML file.
   const bool is_torchtitan = program == "torchtitan.train" && std::any_of(found.begin(), found.end(), [](const FoundKey& one) {
                                return is_same_key(one.key, "module") && !one.stands_alone;

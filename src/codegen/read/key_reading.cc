@@ -182,8 +182,9 @@ KeyReading Explainer::explain(const FileKey& key) const {
     }
     const std::string_view tried = text_of(row.field);
     if (tried == "null") continue;
-    // Several texts of the field may be written the same: the one that is tried counts.
-    if (!tried.empty() && found.unknown.empty()) {
+    // Several texts of the field may be written the same: the one that is tried counts. Not of a list, which is read whole.
+    const bool is_list = row.type == KeyType::kTextList || row.type == KeyType::kCommaList;
+    if (!is_list && !tried.empty() && found.unknown.empty()) {
       for (const auto& [ours, theirs] : row.value_map) {
         if (is_same(found, theirs) && agrees(row.field, value_of_text(ours)))
           return {KeyReading::How::kField, row.field, value_of_text(ours), ""};

@@ -229,7 +229,7 @@ class TableReading {
   void lose(const FoundKey& found, std::string reason, LostKey::Why why = LostKey::Why::kNotSupported) {
     LostKey lost;
     lost.key = found.key;
-    lost.text = found.text;
+    lost.text = found.items.size() > 1 && !found.is_list ? fmt::format("{}", fmt::join(found.items, " ")) : found.text;
     lost.reason = std::move(reason);
     lost.at = found.at;
     lost.why = why;

@@ -203,10 +203,11 @@ class ValueSearch {
     }
   }
 
-  // One of the keys that ask about the variable says "auto": what is left of its values is nobody's choice.
+  // One of the keys that ask about the variable says "auto", or is given in a branch: what is left of its values is nobody's choice.
   bool is_left_open(size_t v, const std::vector<const FileKey*>& keys) const {
     return std::any_of(keys.begin(), keys.end(), [&](const FileKey* key) {
-      return explainer_.leaves_open(*key) && std::find(key->variables.begin(), key->variables.end(), v) != key->variables.end();
+      return (key->found->is_maybe || explainer_.leaves_open(*key)) &&
+             std::find(key->variables.begin(), key->variables.end(), v) != key->variables.end();
     });
   }
 
