@@ -103,6 +103,8 @@ TEST_CASE("gemm time: a thin product is bound by memory and rows off 16 bytes ru
   GemmRate rate{1e15, 0, 0, 2e12, 4e-6, 132, 0.25, GemmTiles::kOneSm};
   CHECK(gemm_s(rate, 16, 4096, 4096, 2, 2) == Approx(4e-6 + ((16.0 + 4096) * 4096 * 2 + 16.0 * 4096 * 2) / 2e12));
   CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) > 3 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
+  // Of a weight's gradient the tokens are rows: 8,191 of them are as good as 8,192.
+  CHECK(gemm_s(rate, 4096, 4096, 8191, 2, 2, SummedOver::kRows) < gemm_s(rate, 4096, 4096, 8192, 2, 2, SummedOver::kRows));
   rate.tiles = GemmTiles::kNoTensorCores;  // whose requirement it is
   CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) < 1.1 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
 }

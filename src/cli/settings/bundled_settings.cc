@@ -57,6 +57,9 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   if (setting.path == "data.packing" && !is_native_)
     return because("a plan of another trainer counts full rows, as packing makes them");
   if (setting.path == "trainer.attention" && is_native_) return because("the bundled trainer takes the kernel that suits its GPU");
+  if (setting.path == "trainer.loss_head" && is_native_)
+    return because("the bundled trainer makes its loss in ways of its own: --loss-head");
+  if (setting.path == "trainer.code_base" && !is_fsdp2_) return because("it is of fsdp2 alone");
   if (setting.path == "data.shuffle" && !is_native_) return because("a matter of the data: --data");
   if (is_one_of(kOfEvaluation, setting.path) && !is_native_) return because("evaluation is not planned");
   if (setting.path == "trainer.compile" && !is_fsdp2_) return because("a plan of this trainer is without torch.compile");

@@ -164,6 +164,22 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
   return {said};
 }
 
+void assume_fsdp_of_trainer(const Location& at, bool has_no_axes, Reading& reading) {
+  const bool is_of_trainer =
+      reading.table.starts_with("huggingface/") || reading.table.starts_with("trl/") || reading.table.starts_with("transformers/");
+  const auto sharding = reading.fields.find("strategy.sharding");
+  if (!is_of_trainer || sharding == reading.fields.end() || !sharding->second.key.starts_with("fsdp")) return;
+  const auto version = reading.fields.find("options.fsdp_version");
+  const bool is_first = version != reading.fields.end() && field_text(version->second.value) == "1";
+  const auto assume = [&](const char* field, Json value) {
+    reading.fields.emplace(field, ReadField{std::move(value), "(trainer)", at, true});
+  };
+  assume("strategy.trainer", is_first ? "fsdp1" : "fsdp2");
+  if (!is_first) assume("derived.code_base", "transformers");
+  if (has_no_axes)
+    for (const char* axis : {"mesh.tp", "mesh.cp", "mesh.pp"}) assume(axis, 1);
+}
+
 void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading) {
   using foreign::LaunchProgram;
   const bool is_of_trainer =
@@ -172,14 +188,9 @@ void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Rea
   const bool names_other = std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return one.is_file || one.key.find("deepspeed") != std::string::npos || one.key.find("fsdp") != std::string::npos;
   });
-  if (!is_of_trainer || is_open) return;
-  const auto sharding = reading.fields.find("strategy.sharding");
-  if (sharding != reading.fields.end() && sharding->second.key.starts_with("fsdp")) {
-    const auto version = reading.fields.find("options.fsdp_version");
-    const bool is_second = version != reading.fields.end() && field_text(version->second.value) == "2";
-    reading.fields.emplace("strategy.trainer", ReadField{Json(is_second ? "fsdp2" : "fsdp1"), "(trainer)", at, true});
-  }
-  if (names_other) return;
+  if (!is_of_trainer) return;
+  assume_fsdp_of_trainer(at, !is_open, reading);
+  if (is_open || names_other) return;
   reading.fields.emplace("strategy.trainer", ReadField{Json("ddp"), "(trainer)", at, true});
 }
 

@@ -18,4 +18,8 @@ Diagnostics apply_keys_of_rollouts(Reading& reading);
 // otherwise. Those with --fsdp train with the version of FSDP that their table reads.
 void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading);
 
+// The arguments fsdp and fsdp_config of TrainingArguments, which drive Transformers' own program, by version 2 unless they say 1
+// (training_args.py since 5.10). `has_no_axes`: no other file can split the model further.
+void assume_fsdp_of_trainer(const Location& at, bool has_no_axes, Reading& reading);
+
 }  // namespace distsetup

@@ -152,6 +152,7 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
   const Result<bool> handed_on = is_handed_on(templates, document);
   if (!handed_on.ok()) return handed_on.diagnostics;
   if (*handed_on) drop_assumed(*read);
+  assume_fsdp_of_trainer(root.location, false, *read);
   append(twice, apply_keys_of_rollouts(*read));
   std::vector<Reading> out;
   if (!read->table.empty()) out.push_back(std::move(*read));

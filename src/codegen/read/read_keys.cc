@@ -48,6 +48,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.chat_template",
                                                  "derived.packing",
                                                  "derived.attention",
+                                                 "derived.code_base",
                                                  "derived.prompt_format",
                                                  "derived.synthetic",
                                                  "derived.held_out",

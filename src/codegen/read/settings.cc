@@ -18,7 +18,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 81> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 82> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -94,6 +94,7 @@ constexpr std::array<FieldPath, 81> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"derived.synthetic", "data.synthetic"},
                                                {"derived.packing", "data.packing"},
                                                {"derived.attention", "trainer.attention"},
+                                               {"derived.code_base", "trainer.code_base"},
                                                {"derived.held_out", "data.held_out"},
                                                {"train.lora_alpha", "adapter.alpha"},
                                                {"train.rslora", "adapter.rslora"},

@@ -38,6 +38,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
       {"derived.synthetic", {"data.files"}},
       {"derived.packing", {"data.packing"}},
       {"derived.attention", {"strategy.program"}},
+      {"derived.code_base", {"strategy.program"}},
       {"derived.held_out", {"data.files"}},
       {"derived.data_epochs", {"train.steps"}},
       {"derived.epochs", {"train.steps"}},

@@ -108,6 +108,13 @@ ModuleSet recompute_module(std::string_view name) {
   return 0;
 }
 
+static int64_t padded(int64_t vocabulary, int64_t unit) { return (vocabulary + unit - 1) / unit * unit; }
+
+int64_t padded_vocabulary(const Setup& s) {
+  const LifetimeProgram* program = s.traits().lifetime_programs ? lifetime_program(s.program) : nullptr;
+  return program == nullptr ? s.model.vocabulary : padded(s.model.vocabulary, program->vocabulary_multiple * s.tp);
+}
+
 std::string_view missing_part(const LifetimeProgram& program, const Geometry& model) {
   if (model.attention == Attention::kLatent && program.find("latent") == nullptr) return "latent attention";
   return model.num_experts > 0 && program.find("experts") == nullptr ? "experts" : "";
@@ -117,7 +124,6 @@ LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {
   const Geometry& g = s.model;
   const bool fp8 = s.compute == Dtype::kF8, scattered = s.tp > 1 && s.sequence_parallel;
   const int64_t tokens = s.tokens(), bytes = s.compute == Dtype::kF32 ? 4 : 2;
-  const int64_t unit = program.vocabulary_multiple * s.tp;
   LayerSymbols out;
   const auto set = [&](std::string_view name, int64_t value) { out.values[layer_symbol(name)] = value; };
   set("T", tokens);
@@ -128,7 +134,7 @@ LayerSymbols layer_symbols(const Setup& s, const LifetimeProgram& program) {
   set("d", g.head_size);
   set("f", g.feed_forward);
   set("u", g.gated_mlp ? 2 : 1);
-  set("V", (g.vocabulary + unit - 1) / unit * unit);
+  set("V", padded(g.vocabulary, program.vocabulary_multiple * s.tp));
   set("t", s.tp);
   set("s", scattered ? s.tp : 1);
   set("g", scattered ? 1 : 0);

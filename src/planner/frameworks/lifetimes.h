@@ -58,6 +58,8 @@ struct LifetimeProgram {
 const LifetimeProgram* lifetime_program(std::string_view name);
 // The one that setup.program names, else megatron_te.
 const LifetimeProgram& lifetime_program(const Setup& setup);
+// Rows of the embedding and the head, over all ranks that share them: the model's own, or more where the program pads them.
+int64_t padded_vocabulary(const Setup& setup);
 // What the model has and the program does not describe, in words; "" = nothing.
 std::string_view missing_part(const LifetimeProgram& program, const Geometry& model);
 LayerSymbols layer_symbols(const Setup& setup, const LifetimeProgram& program);

@@ -103,10 +103,8 @@ class Preview {
 
   // The answer in one line, before any detail.
   void answer() {
-    const MemoryPlan& m = plan_.memory;
     const std::string word = verdict_word();
-    std::string rest =
-        fmt::format(" · {} of {} per {}", format_bytes(m.device_bytes), format_bytes(m.capacity_bytes), rank_word(plan_.hardware));
+    std::string rest = " · " + memory_words(plan_);
     std::vector<std::string> more;
     if (plan_.time.step_s > 0)
       more = {format_duration(plan_.time.step_s) + " per step", format_count(std::llround(plan_.time.tokens_per_s)) + " tokens/s"};
@@ -236,7 +234,7 @@ class Preview {
     if (m.host_bytes_per_node > 0) {
       const int64_t host = plan_.hardware.host_memory_bytes;
       line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),
-                       host > 0 ? fmt::format("  of {}", format_bytes(host)) : ""));
+                       host > 0 ? fmt::format("  of {}{}", format_bytes(host), lacks_host_memory(plan_) ? ": too little" : "") : ""));
     }
     if (m.disk_bytes_per_node > 0)
       line(fmt::format("  {}{}", pad_right("local disk per node", kLabel), pad_left(format_bytes(m.disk_bytes_per_node), kNumber)));

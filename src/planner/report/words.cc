@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "planner/resolve/hardware_facts.h"
 #include "planner/search/choice.h"
 
 namespace distsetup {
@@ -21,10 +22,23 @@ std::string verdict_words(Verdict verdict, double fit_probability) {
 
 std::string_view rank_word(const HardwarePlan& hardware) { return hardware.accelerator == Accelerator::kCpu ? "rank" : "GPU"; }
 
+bool lacks_host_memory(const Plan& plan) {
+  const MemoryPlan& m = plan.memory;
+  const double usable = kUsableHostShare * static_cast<double>(plan.hardware.host_memory_bytes);
+  return plan.verdict == Verdict::kDoesNotFit && m.device_bytes <= m.capacity_bytes && usable > 0 &&
+         static_cast<double>(m.host_bytes_per_node) > usable;
+}
+
+std::string memory_words(const Plan& plan) {
+  if (lacks_host_memory(plan))
+    return fmt::format("{} of {} of host memory per node", format_bytes(plan.memory.host_bytes_per_node),
+                       format_bytes(static_cast<int64_t>(kUsableHostShare * static_cast<double>(plan.hardware.host_memory_bytes))));
+  return fmt::format("{} of {} per {}", format_bytes(plan.memory.device_bytes), format_bytes(plan.memory.capacity_bytes),
+                     rank_word(plan.hardware));
+}
+
 std::string headline(const Plan& plan) {
-  std::string out =
-      fmt::format("{} · {} of {} per {}", verdict_words(plan.verdict, plan.memory.fit_probability),
-                  format_bytes(plan.memory.device_bytes), format_bytes(plan.memory.capacity_bytes), rank_word(plan.hardware));
+  std::string out = fmt::format("{} · {}", verdict_words(plan.verdict, plan.memory.fit_probability), memory_words(plan));
   if (plan.time.step_s > 0) out += fmt::format(" · {} per step", format_duration(plan.time.step_s));
   return fmt::format("{} · {}", out, summary(plan));
 }

@@ -141,7 +141,8 @@ void resolve_native_tuning(Resolving& r) {
 void set_adapters(Setup& s, std::string_view kind) {
   constexpr int64_t kRank = 16;
   s.finetune = kind == "lora" ? Finetune::kLora : Finetune::kQlora;
-  s.frozen_dtype = s.finetune != Finetune::kLora ? Dtype::kNf4Double : s.traits().frozen_keep_dtype ? s.parameter_dtype : Dtype::kBf16;
+  const bool keeps = s.traits().frozen_keep_dtype || s.compute == Dtype::kF32;
+  s.frozen_dtype = s.finetune != Finetune::kLora ? Dtype::kNf4Double : keeps ? s.parameter_dtype : Dtype::kBf16;
   // What an adapter computes in: FSDP gathers it in the compute type and DeepSpeed holds it so; the Trainer's DDP runs under autocast,
   // for which PEFT makes an fp32 copy of each adapter's input (peft/tuners/lora/layer.py, _cast_input_dtype).
   if (s.compute != Dtype::kF32) {

@@ -43,6 +43,9 @@ namespace {
 
 void read_trainer(Resolving& r, std::string_view target) {
   const std::string name = r.spec.text("trainer.name").value_or(std::string(kNative));
+  if (r.spec.text("trainer.code_base").has_value() && !has_variant(r.presets, name, "transformers"))
+    r.fail(code::kUnsupportedFeature, "trainer.code_base", fmt::format("code_base is of trainer fsdp2, this is {}", name),
+           "leave it away: other trainers have one program each");
   Result<TrainerFacts> facts = find_trainer(r.presets, name, r.spec.at("trainer.name"), target);
   if (!facts.ok()) return append(r.said, std::move(facts.diagnostics));
   r.problem.trainer = std::move(*facts);
@@ -305,9 +308,12 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
 
 // What a variant of the trainer lacks is planned as the trainer itself does it.
 Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const Inputs& inputs) {
-  const std::string target = spec.text("launch.target").value_or("");
+  const std::string name = spec.text("trainer.name").value_or(""), code_base = spec.text("trainer.code_base").value_or("");
+  std::string target = spec.text("launch.target").value_or("");
+  const bool is_open = target.empty() || target == kNative;  // a target is written for a program of its own
+  if (code_base == "torchtitan" || (code_base == "transformers" && is_open)) target = code_base;
   Result<Problem> problem = resolve_trainer(spec, presets, inputs, target);
-  if (problem.ok() || !has_variant(presets, spec.text("trainer.name").value_or(""), target)) return problem;
+  if (problem.ok() || !has_variant(presets, name, target)) return problem;
   return resolve_trainer(spec, presets, inputs, "");
 }
 

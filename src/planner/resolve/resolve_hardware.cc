@@ -166,9 +166,20 @@ class HardwareResolver {
       h.price_source = spec_.at("hardware.price").file.empty() ? "given" : "given, " + spec_.at("hardware.price").file;
     }
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
-    if (const auto memory = spec_.integer("hardware.host_memory"); memory.has_value()) h.host_memory_bytes = *memory;
     if (const auto rate = spec_.number("hardware.host_memory_bandwidth"); rate.has_value()) out_.host_memory_bytes_per_s = *rate * 1e9;
-    leave_margin(h);
+    take_given(h);
+  }
+
+  // Up to 100 Gb/s it is Ethernet with sockets, of which collectives reach half, as in the presets of such machines.
+  void set_network(HardwarePlan& h, double gbit_per_s) const {
+    constexpr double kFastestSockets = 100, kEthernetEfficiency = 0.5, kOtherEfficiency = 0.75;
+    const bool is_ethernet = gbit_per_s <= kFastestSockets || !machine_.has_value() || machine_->nic_efficiency <= 0;
+    const double efficiency = gbit_per_s <= kFastestSockets ? kEthernetEfficiency
+                              : is_ethernet                 ? kOtherEfficiency
+                                                            : machine_->nic_efficiency;
+    if (is_ethernet) h.nic_kind = gbit_per_s <= kFastestSockets ? "ethernet" : "roce";
+    h.nic_bytes_per_s = gbit_per_s * 1e9 / 8;
+    h.network_bytes_per_s = h.nic_bytes_per_s * efficiency / std::max(h.gpus_per_node, 1);
   }
 
   void say_assumptions(const Gpu& gpu) {
@@ -181,10 +192,11 @@ class HardwareResolver {
                   "leave --machine away for a machine that has them; a machine of your own: --machine FILE"));
     }
     const bool many_nodes = out_.node_counts.size() > 1 || out_.node_counts.front() > 1;
-    if (!is_machine_named_ && many_nodes) {
-      assume(machine_.has_value()
-                 ? fmt::format("network of {:.0f} Gb/s per GPU, as in {}", h.network_bytes_per_s * 8e-9, machine_->label)
-                 : fmt::format("network of {:.1f} Gb/s per GPU", h.network_bytes_per_s * 8e-9));
+    if (!is_machine_named_ && many_nodes && !spec_.number("hardware.network_bandwidth").has_value()) {
+      const double gbit_per_s = h.network_bytes_per_s * 8e-9;
+      const std::string rate = machine_.has_value() ? fmt::format("{:.0f} Gb/s per GPU, as in {}", gbit_per_s, machine_->label)
+                                                    : fmt::format("{:.1f} Gb/s per GPU", gbit_per_s);
+      assume(fmt::format("network of {} (--network-bandwidth states another)", rate));
     }
     if (const auto margin = spec_.number("hardware.margin"); margin.value_or(0) > 0)
       assume(fmt::format("{:g} % of each GPU's memory left free", 100 * *margin));
@@ -207,7 +219,10 @@ class HardwareResolver {
     other_hardware();
   }
 
-  void leave_margin(HardwarePlan& h) const {
+  // What holds whatever the GPU is.
+  void take_given(HardwarePlan& h) const {
+    if (const auto memory = spec_.integer("hardware.host_memory"); memory.has_value()) h.host_memory_bytes = *memory;
+    if (const auto rate = spec_.number("hardware.network_bandwidth"); rate.has_value()) set_network(h, *rate);
     h.memory_bytes = static_cast<int64_t>(static_cast<double>(h.memory_bytes) * (1 - spec_.number("hardware.margin").value_or(0)));
   }
 
@@ -220,7 +235,7 @@ class HardwareResolver {
       const std::optional<Machine> m = typical_machine(g->name);
       HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
       if (o.peak_flops_per_s <= 0) continue;
-      leave_margin(o);
+      take_given(o);
       out_.gpus[g->name] = *g;
       if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) out_.larger.push_back(o);
       if (out_.assumed) out_.other.push_back(o);
@@ -262,7 +277,7 @@ class HardwareResolver {
       if (!m.has_value() || m->gpus_per_node < per_node_) continue;
       HardwarePlan o = hardware_plan(*g, m, static_cast<int>(m->gpus_per_node));
       if (o.peak_flops_per_s <= 0) continue;
-      leave_margin(o);
+      take_given(o);
       out_.gpus[g->name] = *g;
       out_.larger.push_back(std::move(o));
     }

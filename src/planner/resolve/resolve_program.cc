@@ -175,7 +175,11 @@ void settle_setup(Resolving& r) {
   s.software.is_assumed = !is_named(r);
   // The Trainer's use_liger_kernel replaces more than the loss (liger_kernel/transformers/monkey_patch.py).
   if (s.loss == LossHead::kLiger && s.program.starts_with("hf_")) s.fused_norm = s.fused_rope = s.fused_swiglu = true;
-  r.problem.base.assumptions.push_back(fmt::format("{}, program {}", r.problem.setup.software.name, s.program));
+  // Transformers' own choice, where neither the user nor a file says another: releases before 4.36 had no such kernels.
+  const bool assumes_kernel =
+      s.program.starts_with("hf_") && !r.spec.text("trainer.attention").has_value() && !s.model.attention_sinks;
+  r.problem.base.assumptions.push_back(
+      fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, assumes_kernel ? ", attention sdpa" : ""));
   if (s.model.num_experts > 0 && !r.problem.trainer.defaults.traits().measured_experts)
     r.problem.base.assumptions.push_back(
         "every expert gets as many tokens as the others; no measured run of this trainer with experts");

@@ -33,7 +33,7 @@ constexpr int64_t kAlignment = 16;
 
 }  // namespace
 
-double gemm_s(const GemmRate& r, double m, double n, double k, double element_bytes, double output_bytes) {
+double gemm_s(const GemmRate& r, double m, double n, double k, double element_bytes, double output_bytes, SummedOver over) {
   const std::span<const Tile> tiles = r.tiles == GemmTiles::kNoTensorCores ? std::span<const Tile>(kScalarTiles)
                                       : r.tiles == GemmTiles::kTwoSm       ? std::span<const Tile>(kPairedTiles)
                                                                            : kTiles;
@@ -44,9 +44,10 @@ double gemm_s(const GemmRate& r, double m, double n, double k, double element_by
     padded = std::min(padded, counted * r.num_sm * t.m * t.n * t.slower);
   }
   // Rows of operands that do not start at 16 bytes are loaded piecewise (same guide, "requirements to use tensor cores"); fp32 has
-  // none.
+  // none. The gradient of a head whose vocabulary is odd (m) has its share in what was measured of the head's other two.
   const auto k_bytes = static_cast<int64_t>(k * element_bytes), n_bytes = static_cast<int64_t>(n * element_bytes);
-  const bool aligned = r.tiles == GemmTiles::kNoTensorCores || (k_bytes % kAlignment == 0 && n_bytes % kAlignment == 0);
+  const bool are_features_aligned = over == SummedOver::kFeatures ? k_bytes % kAlignment == 0 : over == SummedOver::kRows;
+  const bool aligned = r.tiles == GemmTiles::kNoTensorCores || (are_features_aligned && n_bytes % kAlignment == 0);
   const double rate = r.flops_per_s * (1 + r.burst / (1 + 2 * m * n * k / kBurstFlops)) * (aligned ? 1 : r.misaligned_share);
   const double traffic = ((m + n) * k * element_bytes + m * n * output_bytes) / r.memory_bytes_per_s;
   return r.kernel_s + std::max(2 * padded * (k + r.k_half) / rate, traffic);

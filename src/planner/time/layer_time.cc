@@ -61,7 +61,8 @@ double LayerModel::experts_s(const LayerGemm& m, double rows, double n, double k
   if (kernels == ExpertKernels::kGrouped)
     return (forward || !full ? 1 : 2) * grouped_gemm_s(rate, m.experts, rows, n, k, element, c.grouped_share);
   if (forward) return m.experts * gemm_s(rate, each, n, k, element, 2);
-  return m.experts * (gemm_s(rate, each, k, n, element, 2) + (full ? gemm_s(rate, n, k, each, element, 2) : 0));
+  return m.experts *
+         (gemm_s(rate, each, k, n, element, 2) + (full ? gemm_s(rate, n, k, each, element, 2, SummedOver::kUnevenRows) : 0));
 }
 
 // Forward: one product. Backward: the input gradient, and the weight gradient where the weight is trained.
@@ -79,7 +80,7 @@ PassTime LayerModel::gemm_pass(const LayerGemm& m, bool forward) const {
     p.gemm = gemm_s(rate, rows, n, k, element, 2);
   } else {
     p.gemm = gemm_s(rate, rows, k, n, element, 2);
-    if (full) p.gemm += gemm_s(rate, n, k, rows, element, c.accumulate_cost > 0 ? 8 : 2) * (1 + c.accumulate_cost);
+    if (full) p.gemm += gemm_s(rate, n, k, rows, element, c.accumulate_cost > 0 ? 8 : 2, SummedOver::kRows) * (1 + c.accumulate_cost);
   }
   // Operands are cast (and for transposed use cast again in backward): activations or gradients, and the weight, which Transformer
   // Engine casts once a step.

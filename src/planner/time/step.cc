@@ -14,6 +14,7 @@
 #include "model/flops.h"
 #include "planner/frameworks/deepspeed.h"
 #include "planner/frameworks/fsdp_lengths.h"
+#include "planner/frameworks/lifetimes.h"
 #include "planner/frameworks/state_bytes.h"
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
@@ -89,11 +90,11 @@ class StepModel {
 
 // Head and loss forward and backward, of one micro-batch. The head stays in 16 bits with fp8 layers.
 double StepModel::head_s(double& flops) const {
-  const double vocabulary = static_cast<double>(s_.model.vocabulary) / s_.tp, bytes = c_.value_bytes;
+  const double vocabulary = static_cast<double>(padded_vocabulary(s_)) / s_.tp, bytes = c_.value_bytes;
   flops = 2 * rank_.tokens * vocabulary * rank_.hidden * (rank_.full ? 3 : 2);
   double seconds = gemm_s(c_.gemm_wide, rank_.tokens, vocabulary, rank_.hidden, bytes, bytes) +
                    gemm_s(c_.gemm_wide, rank_.tokens, rank_.hidden, vocabulary, bytes, bytes);
-  if (rank_.full) seconds += gemm_s(c_.gemm, vocabulary, rank_.hidden, rank_.tokens, 2, 2);
+  if (rank_.full) seconds += gemm_s(c_.gemm, vocabulary, rank_.hidden, rank_.tokens, 2, 2, SummedOver::kRows);
   if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2);  // logits again
   const int split = s_.software.compiled_loss_gathers ? s_.tp : 1;  // a loss of whole logits gathers them first
   if (split > 1) seconds += all_gather_s(c_.fabric, rank_.tp_group, 2 * rank_.tokens * vocabulary * split);
