@@ -94,32 +94,47 @@ TEST_CASE("lint starts: DeepSpeed's settings beside the flags of a script", "[li
     }
   };
   const std::string run = "deepspeed --num_gpus 8 t.py --deepspeed conf/ds.json" + flags,
-                    own = "deepspeed t.py --deepspeed_config ds.json";
-  check_all("ds.json",
-            {{run + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)", "error"},
-             {run + "--gradient_accumulation_steps 8", R"("gradient_accumulation_steps": 8)", kNothing},
-             {run + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": "auto")", kNothing},
-             {"GAS=${1:-4}\n" + run + "--gradient_accumulation_steps $GAS", R"("gradient_accumulation_steps": 8)", "warning"},
-             {run + "--gradient_accumulation_steps $GAS", R"("gradient_accumulation_steps": 8)", kNothing},
-             {run, R"("gradient_accumulation_steps": 8)", "warning"},  // the Trainer's is 1
-             {run + "\"$@\"", R"("gradient_accumulation_steps": 8)", kNothing},
-             {run + "$MORE", R"("gradient_accumulation_steps": 8)", kNothing},
-             {run + "--learning_rate 1e-5", R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})", "error"},
-             {run + "--learning_rate 1e-5", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3}})", "error"},
-             {run + "--learning_rate 1e-3", R"("optimizer": {"type": "AdamW", "params": {"lr": 0.001}})", kNothing},
-             {run + "--warmup_steps 0.1", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9}})", kNothing},
-             {run + "--warmup_steps 10", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9}})", "error"},
-             {run + "--auto_find_batch_size", R"("train_micro_batch_size_per_gpu": 2)", kNothing},
-             {run + "--fp16 False", R"("train_micro_batch_size_per_gpu": 2)", "error"},
-             {run + "--bf16", R"("bf16": {"enabled": false})", "error"},
-             {run + "--bf16 True", R"("bf16": {"enabled": true})", kNothing},
-             {run + "--gradient_accumulation_steps 4", R"("train_batch_size": 100)", "error"},
-             {run + "--gradient_accumulation_steps 4", R"("train_batch_size": 256)", kNothing},  // of how many machines, nobody says
-             {"torchrun --standalone --nproc_per_node 8 t.py --deepspeed ds.json" + flags + "--gradient_accumulation_steps 4",
-              R"("train_batch_size": 256)", "error"},
-             {"deepspeed t.py --deepspeed other.json" + flags + "--gradient_accumulation_steps 4",
-              R"("gradient_accumulation_steps": 8)", kNothing},
-             {own + flags + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)", kNothing}});
+                    own = "deepspeed t.py --deepspeed_config ds.json",
+                    both = R"("train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto")";
+  check_all(
+      "ds.json",
+      {{run + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)", "error"},
+       {run + "--gradient_accumulation_steps 8", R"("gradient_accumulation_steps": 8)", kNothing},
+       {run + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": "auto")", kNothing},
+       {"GAS=${1:-4}\n" + run + "--gradient_accumulation_steps $GAS", R"("gradient_accumulation_steps": 8)", "warning"},
+       {run + "--gradient_accumulation_steps $GAS", R"("gradient_accumulation_steps": 8)", kNothing},
+       {run, R"("gradient_accumulation_steps": 8)", "warning"},  // the Trainer's is 1
+       {run + "\"$@\"", R"("gradient_accumulation_steps": 8)", kNothing},
+       {run + "$MORE", R"("gradient_accumulation_steps": 8)", kNothing},
+       {run + "--learning_rate 1e-5", R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})", "error"},
+       {run + "--learning_rate 1e-5", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3}})", "error"},
+       {run + "--learning_rate 1e-3", R"("optimizer": {"type": "AdamW", "params": {"lr": 0.001}})", kNothing},
+       {run + "--warmup_steps 0.1", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9}})", kNothing},
+       {run + "--warmup_steps 10", R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 9}})", "error"},
+       {run + "--auto_find_batch_size", R"("train_micro_batch_size_per_gpu": 2)", kNothing},
+       {run + "--fp16 False", R"("train_micro_batch_size_per_gpu": 2)", "error"},
+       {run + "--bf16", R"("bf16": {"enabled": false})", "error"},
+       {run + "--bf16 True", R"("bf16": {"enabled": true})", kNothing},
+       {run + "--adam_beta2 0.999", R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}})", "error"},
+       {run + "--adam_beta2 0.95", R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}})", kNothing},
+       {run, R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}})", "warning"},  // the Trainer's is 0.999
+       {run + "$MORE", R"("optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}})", kNothing},
+       {run, R"("optimizer": {"type": "AdamW", "params": {"betas": "auto"}})", kNothing},
+       {run + "--gradient_accumulation_steps 4", both, "error"},
+       {"GAS=${1:-4}\n" + run + "--gradient_accumulation_steps $GAS", both, "warning"},
+       {run + "--gradient_accumulation_steps 1", both, kNothing},
+       {run, both, kNothing},
+       {run + "--gradient_accumulation_steps 4", R"("train_micro_batch_size_per_gpu": "auto")", kNothing},  // nothing is asserted
+       {run + "--num_warmup_steps 9 --gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)", "warning"},
+       {"deepspeed run_no_trainer.py --deepspeed ds.json" + flags + "--gradient_accumulation_steps 4",
+        R"("gradient_accumulation_steps": 8)", "warning"},
+       {run + "--gradient_accumulation_steps 4", R"("train_batch_size": 100)", "error"},
+       {run + "--gradient_accumulation_steps 4", R"("train_batch_size": 256)", kNothing},  // of how many machines, nobody says
+       {"torchrun --standalone --nproc_per_node 8 t.py --deepspeed ds.json" + flags + "--gradient_accumulation_steps 4",
+        R"("train_batch_size": 256)", "error"},
+       {"deepspeed t.py --deepspeed other.json" + flags + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)",
+        kNothing},
+       {own + flags + "--gradient_accumulation_steps 4", R"("gradient_accumulation_steps": 8)", kNothing}});
   const std::string file = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {gradient_accumulation_steps: 8}\n",
                     launch = "accelerate launch --config_file conf/a.yaml ", four = "--gradient_accumulation_steps 4";
   check_all("a.yaml", {{launch + loop + saves + four, file, "error"},

@@ -20,10 +20,13 @@ struct Pair {
   std::string_view json, argument;
   std::optional<double> usual = {};  // what the argument is where nothing says it, in TRL and LLaMA-Factory, too
   bool is_switch = false;
-  double least = -HUGE_VAL;  // below it the argument says something else
+  double least = -HUGE_VAL;         // below it the argument says something else
+  std::optional<size_t> item = {};  // of a list
+
+  std::string path() const { return item ? fmt::format("{}[{}]", json, *item) : std::string(json); }
 };
 // fill_match; training_args.py.
-constexpr std::array<Pair, 11> kMatched = {{{"train_micro_batch_size_per_gpu", "per_device_train_batch_size"},
+constexpr std::array<Pair, 13> kMatched = {{{"train_micro_batch_size_per_gpu", "per_device_train_batch_size"},
                                             {"gradient_accumulation_steps", "gradient_accumulation_steps", 1},
                                             {"gradient_clipping", "max_grad_norm", 1},
                                             {"optimizer.params.lr", "learning_rate"},
@@ -33,7 +36,9 @@ constexpr std::array<Pair, 11> kMatched = {{{"train_micro_batch_size_per_gpu", "
                                             {"scheduler.params.warmup_num_steps", "warmup_steps", {}, false, 1},
                                             {"scheduler.params.total_num_steps", "max_steps", {}, false, 1},
                                             {"bf16.enabled", "bf16", {}, true},
-                                            {"fp16.enabled", "fp16", {}, true}}};
+                                            {"fp16.enabled", "fp16", {}, true},
+                                            {"optimizer.params.betas", "adam_beta1", 0.9, false, -HUGE_VAL, 0},
+                                            {"optimizer.params.betas", "adam_beta2", 0.999, false, -HUGE_VAL, 1}}};
 
 std::string last_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
@@ -43,8 +48,9 @@ struct EngineSettings {
   bool is_section = false;
   std::string path(std::string_view key) const { return (is_section ? "deepspeed_config." : "") + std::string(key); }
   // A number or a switch; nothing where it is "auto" or not given.
-  TreeNode find(std::string_view key) const {
-    const TreeNode at = node(d->root, path(key));
+  TreeNode find(std::string_view key, std::optional<size_t> item = {}) const {
+    TreeNode at = node(d->root, path(key));
+    if (at && item) at.value = *item < at.value->items.size() ? &at.value->items[*item] : nullptr;
     return at && at.value->kind == Value::Kind::kScalar && at.text() != "auto" && !at.text().empty() ? at : TreeNode{};
   }
 };
@@ -83,7 +89,8 @@ bool differ(const Pair& pair, const std::string& argument, const std::string& se
 struct TrainerRun {
   const Document& d;  // what gives the arguments
   EngineSettings settings;
-  std::string doubt;  // what has to be so for a difference to stop the run; "": it does
+  std::string doubt;          // what has to be so for a difference to stop the run; "": it does
+  bool is_of_launch = false;  // the settings are those of accelerate launch
   std::array<std::optional<GivenArgument>, kMatched.size()> given;
 };
 
@@ -93,12 +100,12 @@ constexpr std::string_view kStays = "the values stay as they are here";
 bool report_differences(const TrainerRun& run, Findings& report) {
   bool is_said = false;
   for (size_t i = 0; i < kMatched.size(); ++i) {
-    const TreeNode setting = run.settings.find(kMatched[i].json);
+    const TreeNode setting = run.settings.find(kMatched[i].json, kMatched[i].item);
     const std::optional<GivenArgument>& one = run.given[i];
     if (!setting || !one || !differ(kMatched[i], one->text, setting.text())) continue;
     is_said = true;
     report.add("HF003", run.d, one->at,
-               fmt::format("'{}' is {} here and '{}' is {} in '{}'", one->spelled, one->text, run.settings.path(kMatched[i].json),
+               fmt::format("'{}' is {} here and '{}' is {} in '{}'", one->spelled, one->text, run.settings.path(kMatched[i].path()),
                            setting.text(), run.settings.d->path),
                {.help = run.settings.is_section ? "make them equal, or leave it out of deepspeed_config" : "",
                 .error_if = one->is_open && run.doubt.empty() ? std::string(kStays) : run.doubt});
@@ -127,15 +134,30 @@ void report_batch(const LintSetup& setup, const TrainerRun& run, Findings& repor
              {.error_if = is_open && run.doubt.empty() ? std::string(kStays) : run.doubt});
 }
 
+// A JSON without gradient_accumulation_steps accumulates once: accelerate writes 1 into it (utils/dataclasses.py, DeepSpeedPlugin).
+// accelerate launch hands that to the comparison; the Trainer's own file has been filled in before, and DeepSpeed finds a batch that
+// is not the product of its parts (runtime/config.py, _batch_assertion).
+void report_accumulation(const TrainerRun& run, Findings& report) {
+  const std::optional<GivenArgument>& steps = run.given[1];
+  if (run.settings.is_section || !steps || number(steps->text).value_or(1) <= 1) return;
+  const Value& root = run.settings.d->root;
+  const bool is_filled = has(root, "train_batch_size") && has(root, "train_micro_batch_size_per_gpu");
+  if (has(root, kMatched[1].json) || has(root, "sequence_parallel_size") || !(run.is_of_launch || is_filled)) return;
+  report.add("HF003", run.d, steps->at,
+             fmt::format("'{}' is {} here, and '{}' has none, which counts as 1", steps->spelled, steps->text, run.settings.d->path),
+             {.help = "add \"gradient_accumulation_steps\": \"auto\" to the JSON",
+              .error_if = steps->is_open && run.doubt.empty() ? std::string(kStays) : run.doubt});
+}
+
 // A number in the settings beside an argument that nothing here gives: the script may.
 void report_usual(const TrainerRun& run, const Pair& pair, std::string_view giver, Findings& report) {
-  const TreeNode at = run.settings.find(pair.json);
+  const TreeNode at = run.settings.find(pair.json, pair.item);
   if (!at || !pair.usual) return;
   const auto x = real_of(*at.value);
   if (!x || *x == *pair.usual) return;
   const Document& there = *run.settings.d;
   report.add("HF003", there, value_span(there, *at.value),
-             fmt::format("'{}' is {} here, and '{}', which '{}' does not give, is {}", run.settings.path(pair.json), at.text(),
+             fmt::format("'{}' is {} here, and '{}', which '{}' does not give, is {}", run.settings.path(pair.path()), at.text(),
                          pair.argument, giver, *pair.usual),
              {.error_if = fmt::format("nothing else gives {}", pair.argument)});
 }
@@ -183,8 +205,30 @@ EngineSettings settings_of_launch(const LintSetup& setup, const LaunchStage& lau
   return {};
 }
 
+// Names that scripts with a loop of their own give what the Trainer has under other ones (transformers' *_no_trainer.py, diffusers'
+// examples): its parser would refuse them.
+bool has_own_loop(const LaunchStage& script) {
+  static constexpr std::array<std::string_view, 6> kOfLoops = {"num_warmup_steps", "max_train_steps", "checkpointing_steps",
+                                                               "lr_warmup_steps",  "with_tracking",   "adam_weight_decay"};
+  return script.name.find("no_trainer") != std::string::npos ||
+         std::any_of(kOfLoops.begin(), kOfLoops.end(), [&script](std::string_view one) { return script.has(one); });
+}
+
+// The program beside the file, where it is there: it steps by itself and speaks of no Trainer.
+bool loops_itself(const LintSetup& setup, const Document& d, const LaunchStage& script) {
+  if (setup.context.text_of_program == nullptr || !script.name.ends_with(".py")) return false;
+  std::string text = setup.context.text_of_program(script.name);
+  if (text.empty() && script.name[0] != '/')
+    text = setup.context.text_of_program(d.path.substr(0, d.path.rfind('/') + 1) + script.name);
+  const auto says = [&text](std::string_view word) { return text.find(word) != std::string::npos; };
+  return (says(".backward(") || says("add_argument(")) && !says("Trainer") && !says("TrainingArguments") && !says("HfArgumentParser");
+}
+
+}  // namespace
+
 // Scripts that loop themselves have some of the Trainer's flags, and hardly those of how it saves, logs and evaluates.
 bool takes_training_arguments(const LaunchStage& script) {
+  if (has_own_loop(script)) return false;
   static constexpr std::array<std::string_view, 14> kOfTrainer = {"deepspeed",
                                                                   "save_strategy",
                                                                   "save_steps",
@@ -203,6 +247,8 @@ bool takes_training_arguments(const LaunchStage& script) {
   constexpr ptrdiff_t kEnough = 3;
   return script.has("per_device_train_batch_size") && (num >= kEnough || !script.value("deepspeed").empty());
 }
+
+namespace {
 
 // "$ARGS", "$@": words that may hold any argument. A file of arguments may, too.
 bool may_give_more(const ScriptPart& part, const LaunchLine& line, const LaunchStage& script) {
@@ -225,9 +271,10 @@ void match_script(const LintSetup& setup, const Document& d, const ScriptPart& p
     run.settings = {deepspeed_file(setup, named), false};
   } else if (launch != nullptr) {
     run.settings = settings_of_launch(setup, *launch);
+    run.is_of_launch = true;
   }
   if (run.settings.d == nullptr) return;
-  const bool is_trainer = takes_training_arguments(*script);
+  const bool is_trainer = takes_training_arguments(*script) && !loops_itself(setup, d, *script);
   if (!is_trainer) run.doubt = "the script takes TrainingArguments";
   for (size_t i = 0; i < kMatched.size(); ++i) {
     const LaunchOption* option = script->find(kMatched[i].argument);
@@ -237,6 +284,7 @@ void match_script(const LintSetup& setup, const Document& d, const ScriptPart& p
   }
   if (script->has("auto_find_batch_size")) run.given[0].reset();  // the size of a micro-batch is not compared then
   if (!report_differences(run, report)) report_batch(setup, run, report);
+  report_accumulation(run, report);
   if (!is_trainer || !script->name.ends_with(".py") || may_give_more(part, line, *script)) return;
   for (const Pair& pair : kMatched) {
     if (!script->has(pair.argument)) report_usual(run, pair, d.path, report);
@@ -257,7 +305,7 @@ bool is_given_by_line(const LintSetup& setup, std::string_view argument) {
 }
 
 void match_file(const LintSetup& setup, const Document& d, Findings& report) {
-  TrainerRun run{d, {}, "", {}};
+  TrainerRun run{d, {}, "", false, {}};
   for (size_t i = 0; i < kMatched.size(); ++i) {
     const TreeNode at = node(d.root, kMatched[i].argument);
     if (!at || at.value->kind != Value::Kind::kScalar || is_given_by_line(setup, kMatched[i].argument)) continue;
@@ -271,6 +319,7 @@ void match_file(const LintSetup& setup, const Document& d, Findings& report) {
     const bool is_said = report_differences(run, report);
     if (!named || last_name(named.text()) != last_name(other->path)) continue;
     if (!is_said) report_batch(setup, run, report);
+    report_accumulation(run, report);
     for (const Pair& pair : kMatched) {
       if (!has(d.root, pair.argument) && !is_given_by_line(setup, pair.argument)) report_usual(run, pair, d.path, report);
     }

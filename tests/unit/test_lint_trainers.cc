@@ -1,0 +1,75 @@
+// What trainers refuse in files and flags that are looked at together, and names that are not theirs.
+#include <catch2/catch.hpp>
+
+#include "codegen/lint/lint.h"
+
+using namespace distsetup;
+
+namespace {
+
+constexpr const char* kSilent = "";
+
+const LintFinding* first_of(const LintReport& report, const std::string& code) {
+  for (const LintFinding& one : report.findings) {
+    if (one.diagnostic.code == code) return &one;
+  }
+  return nullptr;
+}
+
+// "error", "warning", "note", or "" when the rule says nothing.
+std::string severity_of(const std::vector<LintFile>& files, const std::string& code) {
+  const LintReport report = lint_files(files, {});
+  const LintFinding* one = first_of(report, code);
+  if (one == nullptr) return "";
+  return one->diagnostic.severity == Severity::kError ? "error" : one->diagnostic.severity == Severity::kWarning ? "warning" : "note";
+}
+
+std::string advice_of(const std::string& path, const std::string& text, const std::string& code) {
+  const LintReport report = lint_files({{path, text}}, {});
+  const LintFinding* one = first_of(report, code);
+  return one == nullptr ? "" : one->diagnostic.help;
+}
+
+struct TrainerCase {
+  std::string code, said, path, text;
+};
+
+void check_trainer_cases(const std::vector<TrainerCase>& cases) {
+  for (const TrainerCase& one : cases) {
+    INFO(one.code << "\n" << one.text);
+    CHECK(severity_of({{one.path, one.text}}, one.code) == one.said);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("lint trainers: a JSON without accumulation that accelerate launch hands on", "[lint]") {
+  const std::string
+      file = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {deepspeed_config_file: ds.json}\n",
+      json = R"({"zero_optimization": {"stage": 2}, "steps_per_print": 9})",
+      run =
+          "accelerate launch --config_file a.yaml t.py --per_device_train_batch_size 4 --save_steps 10 --logging_steps 1 "
+          "--eval_strategy no --gradient_accumulation_steps ";
+  CHECK(severity_of({{"a.yaml", file}, {"ds.json", json}, {"run.sh", run + "4\n"}}, "HF003") == "error");
+  CHECK(severity_of({{"a.yaml", file}, {"ds.json", json}, {"run.sh", run + "1\n"}}, "HF003").empty());
+}
+
+TEST_CASE("lint trainers: a program that loops by itself takes no TrainingArguments", "[lint]") {
+  static std::string program;
+  LintContext context;
+  context.text_of_program = [](const std::string& path) { return path == "jobs/t.py" ? program : std::string(); };
+  const std::vector<LintFile> files = {
+      {"jobs/run.sh", "deepspeed t.py --deepspeed ds.json --per_device_train_batch_size 4 --gradient_accumulation_steps 4\n"},
+      {"jobs/ds.json", R"({"gradient_accumulation_steps": 8, "steps_per_print": 9})"}};
+  const auto severity = [&](const char* text) {
+    program = text;
+    for (const LintFinding& one : lint_files(files, context).findings) {
+      if (one.diagnostic.code == "HF003") return one.diagnostic.severity;
+    }
+    return Severity::kNote;
+  };
+  CHECK(severity("parser.add_argument('--deepspeed')\nengine.backward(loss)\n") == Severity::kWarning);
+  CHECK(severity("parser = HfArgumentParser(TrainingArguments)\n") == Severity::kError);
+  CHECK(severity("from llava.train.train import train\ntrain()\n") == Severity::kError);
+  CHECK(severity("") == Severity::kError);
+}
