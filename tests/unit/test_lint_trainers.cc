@@ -73,3 +73,17 @@ TEST_CASE("lint trainers: a program that loops by itself takes no TrainingArgume
   CHECK(severity("from llava.train.train import train\ntrain()\n") == Severity::kError);
   CHECK(severity("") == Severity::kError);
 }
+
+TEST_CASE("lint trainers: FSDP of accelerate's file beside DeepSpeed's", "[lint]") {
+  const std::string fsdp = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n",
+                    launch = "accelerate launch --config_file conf/a.yaml ", script = "t.py --output_dir o --deepspeed ds.json\n";
+  const auto found = [&fsdp](const std::string& line) { return severity_of({{"a.yaml", fsdp}, {"run.sh", line}}, "ACC023"); };
+  CHECK(found(launch + script) == "warning");
+  CHECK(found(launch + "t.py --output_dir o\n").empty());
+  CHECK(found("accelerate launch --config_file b.yaml " + script).empty());
+  CHECK(found(launch + "--use_deepspeed " + script).empty());
+  CHECK(found("torchrun --nproc_per_node 8 " + script).empty());
+  const std::string arguments = "output_dir: o\npacking: true\nper_device_train_batch_size: 1\n";
+  CHECK(severity_of({{"a.yaml", fsdp}, {"sft.yaml", arguments + "deepspeed: ds.json\n"}}, "ACC023") == "warning");
+  CHECK(severity_of({{"a.yaml", fsdp}, {"sft.yaml", arguments}}, "ACC023").empty());
+}

@@ -188,21 +188,23 @@ const Document* only_accelerate_file(const LintSetup& setup) {
   return found;
 }
 
+const Document* launch_file(const LintSetup& setup, const LaunchStage& launch) {
+  if (!launch.has("config_file")) return only_accelerate_file(setup);
+  const std::string base = last_name(launch.value("config_file"));
+  for (const auto& other : setup.documents) {
+    if (other->is(file_kind::kAccelerate) && last_name(other->path) == base) return other.get();
+  }
+  return nullptr;
+}
+
 // Of accelerate launch: its own flags are over its file, and are not compared here.
 EngineSettings settings_of_launch(const LintSetup& setup, const LaunchStage& launch) {
   for (const char* name : {"gradient_accumulation_steps", "gradient_clipping", "use_deepspeed", "use_fsdp", "multi_gpu"}) {
     if (launch.has(name)) return {};
   }
   if (launch.has("deepspeed_config_file")) return {deepspeed_file(setup, launch.value("deepspeed_config_file")), false};
-  if (!launch.has("config_file")) {
-    const Document* only = only_accelerate_file(setup);
-    return only == nullptr ? EngineSettings{} : settings_of_accelerate(setup, *only);
-  }
-  const std::string base = last_name(launch.value("config_file"));
-  for (const auto& other : setup.documents) {
-    if (other->is(file_kind::kAccelerate) && last_name(other->path) == base) return settings_of_accelerate(setup, *other);
-  }
-  return {};
+  const Document* file = launch_file(setup, launch);
+  return file == nullptr ? EngineSettings{} : settings_of_accelerate(setup, *file);
 }
 
 // Names that scripts with a loop of their own give what the Trainer has under other ones (transformers' *_no_trainer.py, diffusers'
@@ -263,10 +265,28 @@ bool may_give_more(const ScriptPart& part, const LaunchLine& line, const LaunchS
   return false;
 }
 
+// accelerate's file for FSDP beside a configuration of DeepSpeed: the Trainer makes an engine of DeepSpeed, and what accelerate launch
+// sets for FSDP is left over (transformers, training_args.py, _setup_devices; accelerate, state.py).
+void report_two_ways(const Document& fsdp, const Document& d, TextSpan at, std::string_view named, std::string doubt,
+                     Findings& report) {
+  report.add("ACC023", d, at, fmt::format("'{}' is DeepSpeed's, and '{}' starts FSDP: one run has one of them", named, fsdp.path),
+             {.help = doubt.empty() ? "" : fmt::format("leave one of them away where {}", doubt)});
+}
+
+void fsdp_beside_deepspeed(const LintSetup& setup, const Document& d, const LaunchStage& launch, const LaunchStage& script,
+                           Findings& report) {
+  const LaunchOption* named = script.find("deepspeed");
+  const Document* file = launch_file(setup, launch);
+  const bool is_over = launch.has("use_deepspeed") || launch.has("multi_gpu") || launch.has("cpu");
+  if (named == nullptr || !named->value.ends_with(".json") || file == nullptr || is_over) return;
+  if (text(file->root, "distributed_type") == "FSDP") report_two_ways(*file, d, named->span, named->value, "", report);
+}
+
 void match_script(const LintSetup& setup, const Document& d, const ScriptPart& part, const LaunchLine& line, Findings& report) {
   const LaunchStage *script = line.find(LaunchProgram::kScript), *launch = line.find(LaunchProgram::kAccelerate);
   if (script == nullptr) return;
-  TrainerRun run{d, {}, "", {}};
+  if (launch != nullptr) fsdp_beside_deepspeed(setup, d, *launch, *script, report);
+  TrainerRun run{d, {}, "", false, {}};
   if (const std::string named = script->value("deepspeed"); !named.empty()) {
     run.settings = {deepspeed_file(setup, named), false};
   } else if (launch != nullptr) {
@@ -324,8 +344,11 @@ void match_file(const LintSetup& setup, const Document& d, Findings& report) {
       if (!has(d.root, pair.argument) && !is_given_by_line(setup, pair.argument)) report_usual(run, pair, d.path, report);
     }
   }
-  const Document* accelerate = named ? nullptr : only_accelerate_file(setup);
+  const Document* accelerate = only_accelerate_file(setup);
   if (accelerate == nullptr) return;
+  if (named && named.text().ends_with(".json") && text(accelerate->root, "distributed_type") == "FSDP")
+    report_two_ways(*accelerate, d, value_span(d, *named.value), named.text(), "one run has both", report);
+  if (named) return;
   run.settings = settings_of_accelerate(setup, *accelerate);
   run.doubt = "one run has both files";
   if (run.settings.d != nullptr && run.settings.is_section) report_differences(run, report);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "base/diagnostic_codes.h"
 #include "codegen/read/match.h"
@@ -164,6 +165,56 @@ void drop_overridden_by_unknown(const Reading& file, const std::vector<Reading>&
   }
 }
 
+// What says that accelerate launch starts FSDP: the first of its settings; nullptr: it does not.
+const ReadField* fsdp_of_launch(const Reading& reading) {
+  const auto trainer = reading.fields.find("strategy.trainer");
+  if (reading.tool != "accelerate" || trainer == reading.fields.end() || !field_text(trainer->second.value).starts_with("fsdp"))
+    return nullptr;
+  for (const auto& one : reading.fields) {
+    if (one.second.key.starts_with("fsdp_config.") && one.second.at.line > 0) return &one.second;
+  }
+  return &trainer->second;
+}
+
+struct KeyPlace {
+  std::string key;
+  Location at;
+};
+
+// A configuration of DeepSpeed, or a key that names one.
+std::optional<KeyPlace> deepspeed_of_run(const Reading& reading) {
+  for (const LostKey& lost : reading.lost) {
+    if (lost.key == "deepspeed" && lost.is_file && lost.text.ends_with(".json")) return KeyPlace{lost.key, lost.at};
+  }
+  std::optional<KeyPlace> found;
+  for (const auto& [name, field] : reading.fields) {
+    const bool is_stage = reading.table.starts_with("deepspeed") && field.key.starts_with("zero_optimization");
+    const bool is_named = name == "strategy.trainer" && field_text(field.value) == "deepspeed" && !field.is_assumed;
+    if ((is_stage || is_named) && field.at.line > 0 && (!found || field.at.line < found->at.line)) found = {field.key, field.at};
+  }
+  return found;
+}
+
+// The Trainer takes DeepSpeed's engine where a run has both, and what the file of accelerate says of FSDP is lost.
+void refuse_two_engines(const std::vector<Reading>& readings, Diagnostics& diagnostics) {
+  const bool is_over = std::any_of(readings.begin(), readings.end(), [](const Reading& one) {
+    return one.table == "launchers/accelerate.yaml" && text_of(one.fields, "strategy.trainer") != "";
+  });
+  for (const Reading& launch : readings) {
+    const ReadField* fsdp = is_over ? nullptr : fsdp_of_launch(launch);
+    for (const Reading& other : readings) {
+      const std::optional<KeyPlace> engine = fsdp == nullptr ? std::nullopt : deepspeed_of_run(other);
+      if (!engine) continue;
+      Diagnostic conflict = error(code::kConflict, engine->at,
+                                  fmt::format("'{}' is a setting of DeepSpeed, '{}' in {}:{} one of FSDP: a run has one of them",
+                                              engine->key, fsdp->key, fsdp->at.file, fsdp->at.line));
+      conflict.help = "leave one of the files away";
+      diagnostics.push_back(std::move(conflict));
+      return;
+    }
+  }
+}
+
 bool chooses_parts(const Reading& reading) {
   const ReadChoices& chosen = reading.chosen;
   return !chosen.stage.empty() || !chosen.setup.empty() || !chosen.assignments.empty();
@@ -236,6 +287,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       diagnostics.push_back(contradiction(name, it->second, field));
     }
   }
+  refuse_two_engines(readings, diagnostics);
   drop_unread_choices(readings, merged);
   settle_derived(merged);
   if (has_error(diagnostics)) return diagnostics;
