@@ -87,3 +87,20 @@ TEST_CASE("lint trainers: FSDP of accelerate's file beside DeepSpeed's", "[lint]
   CHECK(severity_of({{"a.yaml", fsdp}, {"sft.yaml", arguments + "deepspeed: ds.json\n"}}, "ACC023") == "warning");
   CHECK(severity_of({{"a.yaml", fsdp}, {"sft.yaml", arguments}}, "ACC023").empty());
 }
+
+TEST_CASE("lint trainers: what Axolotl wants, and names that are other tools'", "[lint]") {
+  const std::string axolotl = "base_model: m\ndatasets: []\nmicro_batch_size: 1\n", rate = axolotl + "learning_rate: 1e-5\n";
+  check_trainer_cases({{"AX008", "warning", "a.yaml", axolotl},  // axolotl train a.yaml --learning-rate 1e-5
+                       {"AX008", "error", "a.yaml", axolotl + "lr: 1e-5\n"},
+                       {"AX008", kSilent, "a.yaml", rate},
+                       {"AX009", "warning", "a.yaml", rate + "sample_packing: true\nflash_attention: false\n"},
+                       {"AX009", kSilent, "a.yaml", rate + "sample_packing: true\nflash_attention: false\nsdp_attention: true\n"},
+                       {"AX009", kSilent, "a.yaml", rate + "sample_packing: true\nflash_attention: true\n"},
+                       {"AX009", kSilent, "a.yaml", rate + "sample_packing: true\n"},
+                       {"AX009", kSilent, "a.yaml", rate + "flash_attention: false\n"}});
+  CHECK(severity_of({{"a.yaml", axolotl}, {"run.sh", "axolotl train a.yaml --learning-rate 1e-5\n"}}, "AX008").empty());
+  CHECK(advice_of("a.yaml", axolotl + "lr: 1e-5\n", "AX004") == "did you mean 'learning_rate'");
+  CHECK(advice_of("a.yaml", rate + "lr: 1e-5\n", "AX004") == "remove it: there is 'learning_rate'");
+  CHECK(advice_of("a.yaml", rate + "epochs: 1\n", "AX004") == "did you mean 'num_epochs'");
+  CHECK(advice_of("a.yaml", rate + "adapter: lora\nlora_rank: 8\n", "AX004") == "did you mean 'lora_r'");
+}

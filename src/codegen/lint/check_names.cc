@@ -29,9 +29,15 @@ struct NameWalk {
 
   void unknown(const std::vector<NameEntry>& entries, const std::string& path, const std::string& key, const TreeNode& at) const {
     const std::vector<std::string> names = spellings(entries);
-    const std::string near = nearest_name(key, names);
+    constexpr size_t kTooShort = 2;  // 'lr' is not near 'rl'
+    const std::string meant = d.kind == nullptr || path != key ? "" : meant_by(d.kind->names, key);
+    if (!meant.empty() && has(d.root, meant)) {
+      report.add(table.code, d, key_span(d, at), says_unknown(table, path), {fmt::format("remove it: there is '{}'", meant)});
+      return;
+    }
+    const std::string near = !meant.empty() ? meant : key.size() <= kTooShort ? "" : nearest_name(key, names);
     if (near.empty() && only_near) return;
-    const bool is_slip = !misspelt_name(key, names).empty();
+    const bool is_slip = !meant.empty() || !misspelt_name(key, names).empty();
     if (!is_slip && table.unknown == "silent" && at.value->kind == Value::Kind::kNull) return;  // "debug:" asks for nothing
     const bool may_be_newer = table.code == "BRG001" && !is_slip;
     std::string help = near.empty() ? where_else(entries, key) : fmt::format("did you mean '{}'", near);

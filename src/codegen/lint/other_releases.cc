@@ -14,7 +14,7 @@ namespace {
 using WordOfName = std::map<std::string, std::string, std::less<>>;
 using WordsByTable = std::map<std::string, WordOfName, std::less<>>;
 
-// `part`: names or renamed.
+// `part`: names, renamed or meant.
 WordsByTable read_gone_names(std::string_view part) {
   const std::string* text = find_file(embedded_templates(), "_other_releases.yaml");
   CHECK(text != nullptr, "templates/_other_releases.yaml");
@@ -48,6 +48,11 @@ std::string gone_since(std::string_view table, std::string_view name) {
 
 std::string renamed_to(std::string_view table, std::string_view name) {
   static const WordsByTable kNames = read_gone_names("renamed");
+  return word_of(kNames, table, name);
+}
+
+std::string meant_by(std::string_view table, std::string_view name) {
+  static const WordsByTable kNames = read_gone_names("meant");
   return word_of(kNames, table, name);
 }
 

@@ -15,4 +15,7 @@ std::string gone_since(std::string_view table, std::string_view name);
 // What a gone name is called since, with the values that it had; "" when nothing has its place, or only something else.
 std::string renamed_to(std::string_view table, std::string_view name);
 
+// What the tool calls that for which others have this name; "" when nobody is known to have it.
+std::string meant_by(std::string_view table, std::string_view name);
+
 }  // namespace distsetup::lint

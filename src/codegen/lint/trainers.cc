@@ -101,9 +101,32 @@ void axolotl_switches(const Document& d, Findings& report) {
                "'lora_r' is silently ignored: without 'adapter' all parameters are trained");
 }
 
-void axolotl(const Document& d, Findings& report) {
+// What Axolotl's schema wants (HyperparametersConfig in utils/schemas/training.py), and samples in one row that see each other
+// (utils/schemas/validation.py, check_sample_packing_without_attention; attn_implementation is of later releases).
+void axolotl_values(const LintSetup& setup, const Document& d, Findings& report) {
+  const Value& root = d.root;
+  const bool is_in_line = std::any_of(setup.documents.begin(), setup.documents.end(), [](const DocumentPointer& other) {
+    return other->text.find("--learning") != std::string::npos;
+  });
+  const TreeNode data = has(root, "datasets") ? node(root, "datasets") : node(root, "pretraining_dataset");
+  const bool trains = has(root, "base_model") && data && (has(root, "micro_batch_size") || has(root, "gradient_accumulation_steps"));
+  if (trains && !has(root, "learning_rate") && !is_in_line) {
+    const bool is_misnamed = has(root, "lr");
+    report.add("AX008", d, key_span(d, is_misnamed ? node(root, "lr") : data),
+               "'learning_rate' is not given, and Axolotl assumes none",
+               {.error_if = is_misnamed ? "" : "the command line does not give --learning-rate"});
+  }
+  const bool has_other = is_true(root, "sdp_attention") || is_true(root, "flex_attention") || is_true(root, "xformers_attention") ||
+                         is_true(root, "s2_attention") || has(root, "attn_implementation");
+  if (is_true(root, "sample_packing") && is_false(root, "flash_attention") && !has_other)
+    report.add("AX009", d, value_span(d, *node(root, "flash_attention").value),
+               "'sample_packing' without an attention that keeps the samples of a row apart: they see each other");
+}
+
+void axolotl(const LintSetup& setup, const Document& d, Findings& report) {
   const Value& root = d.root;
   axolotl_switches(d, report);
+  axolotl_values(setup, d, report);
   if (is_true(root, "bf16") && is_true(root, "fp16"))
     report.add("AX007", d, key_span(d, node(root, "fp16")), "'fp16' is silently ignored beside 'bf16'");
   const bool has_fsdp = has(root, "fsdp") || has(root, "fsdp_config");
@@ -326,7 +349,7 @@ void torchtitan(const LintSetup& setup, const Document& d, Findings& report) {
 
 void check_trainers(const LintSetup& setup, const Document& d, Findings& report) {
   if (d.is(file_kind::kLightning)) lightning(setup, d, report);
-  if (d.is(file_kind::kAxolotl)) axolotl(d, report);
+  if (d.is(file_kind::kAxolotl)) axolotl(setup, d, report);
   if (d.is(file_kind::kLlamaFactory)) llama_factory(setup, d, report);
   if (d.is(file_kind::kAutomodel)) automodel(d, report);
   if (d.is(file_kind::kTorchtitan)) torchtitan(setup, d, report);
