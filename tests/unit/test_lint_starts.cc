@@ -253,6 +253,24 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
 TEST_CASE("lint starts: what LLaMA-Factory and torchtitan do with a file", "[lint]") {
   const std::string factory = "stage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: llama3\ndataset: mine\noutput_dir: out\n";
   const std::string early = "[optimizer]\nearly_step_in_backward = true\n[training]\nlocal_batch_size = 1\n";
+  const std::string pairs = "stage: dpp\ndo_train: true\ntemplate: llama3\nfinetuning_type: lora\ndataset: mine\noutput_dir: out\n";
+  const std::string full = "stage: sft\ndo_train: true\nfinetuning_type: full\ntemplate: llama3\ndataset: mine\noutput_dir: out\n";
+  const std::string stage = "do_train: true\ntemplate: llama3\nfinetuning_type: lora\ndataset: mine\noutput_dir: out\nstage: ";
+  CHECK(help_of("a.yaml", pairs, "LF008") == "did you mean 'dpo'");
+  check_starts({{"LF006", "error", "a.yaml", full + "quantization_bit: 4\n"},
+                {"LF006", kNothing, "a.yaml", factory + "quantization_bit: 4\n"},
+                {"LF006", kNothing, "a.yaml", full + "quantization_bit: null\n"},
+                {"LF007", "error", "a.yaml", factory + "eval_dataset: other\nval_size: 0.1\n"},
+                {"LF007", kNothing, "a.yaml", factory + "eval_dataset: other\nval_size: 0\n"},
+                {"LF007", kNothing, "a.yaml", factory + "val_size: 0.1\n"},
+                {"LF008", "error", "a.yaml", stage + "dpp\n"},
+                {"LF008", "warning", "a.yaml", stage + "orpo\n"},
+                {"LF008", kNothing, "a.yaml", stage + "kto\n"},
+                {"LF008", kNothing, "a.yaml", stage + "${STAGE}\n"},
+                {"LF009", "error", "a.yaml", factory + "lora_target: q_proj v_proj\n"},
+                {"LF009", kNothing, "a.yaml", factory + "lora_target: q_proj, v_proj\n"},
+                {"LF009", kNothing, "a.yaml", factory + "lora_target: all\n"},
+                {"LF009", kNothing, "a.yaml", full + "lora_target: q_proj v_proj\n"}});
   check_starts({{"LF005", "warning", "a.yaml", factory + "model_name_or_path: ${MODEL}\n"},
                 {"LF005", kNothing, "a.yaml", factory + "model_name_or_path: models/m\n"},
                 {"TT008", "warning", "a.toml", early + "max_norm = 1.0\n"},

@@ -26,6 +26,7 @@
 #include "codegen/lint/kubernetes.h"
 #include "codegen/lint/launch_sizes.h"
 #include "codegen/lint/launchers.h"
+#include "codegen/lint/llama_factory.h"
 #include "codegen/lint/llama_stack.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/pipe_status.h"
@@ -36,6 +37,7 @@
 #include "codegen/lint/trainers.h"
 #include "codegen/lint/training_arguments.h"
 #include "codegen/lint/unexported.h"
+#include "codegen/lint/verl.h"
 #include "codegen/read/loose_json.h"
 #include "codegen/read/recognise.h"
 #include "codegen/read/started_scripts.h"
@@ -59,6 +61,8 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,
                                      lint::check_trainer_match,
                                      lint::check_megatron,
                                      lint::check_trainers,
+                                     lint::check_llama_factory,
+                                     lint::check_verl,
                                      lint::check_llama_stack,
                                      lint::check_slurm,
                                      lint::check_launchers,

@@ -1,4 +1,4 @@
-// Trainers on top of others: Lightning, Axolotl, LLaMA-Factory, OpenRLHF, verl, NeMo Automodel, torchtitan.
+// Trainers on top of others: Lightning, Axolotl, OpenRLHF, NeMo Automodel, torchtitan.
 #include "codegen/lint/trainers.h"
 
 #include <fmt/format.h>
@@ -7,7 +7,6 @@
 #include <array>
 
 #include "base/names.h"
-#include "codegen/lint/caller_values.h"
 
 namespace distsetup::lint {
 namespace {
@@ -172,69 +171,6 @@ void axolotl(const LintSetup& setup, const Document& d, Findings& report) {
              {fmt::format("write {}", first_name.substr(5)), "", edits, {}});
 }
 
-void llama_factory(const LintSetup& setup, const Document& d, Findings& report) {
-  const Value& root = d.root;
-  const auto is_in_line = [](const DocumentPointer& other) { return other->text.find("do_train") != std::string::npos; };
-  const bool says_task = has(root, "do_train") || has(root, "do_eval") || has(root, "do_predict") || has(root, "export_dir") ||
-                         has(root, "infer_backend") || has(root, "task") || has(root, "export_size");
-  if (!says_task && has(root, "stage") && has(root, "output_dir") && has(root, "dataset") &&
-      std::none_of(setup.documents.begin(), setup.documents.end(), is_in_line))
-    report.add("LF003", d, key_span(d, node(root, "stage")),
-               "'do_train' is not given: LLaMA-Factory loads model and data, and trains nothing");
-  const TreeNode how = node(root, "quantization_method");
-  const std::string method = how ? lower(how.text()) : "bnb";
-  if (has(root, "quantization_bit") && method != "bnb" && method != "hqq" && method != "eetq" && method.find('$') == std::string::npos)
-    report.add("LF004", d, value_span(d, *how.value),
-               fmt::format("no branch of LLaMA-Factory takes '{}': the model is silently loaded without quantization", how.text()));
-  if (const std::string model = text(root, "model_name_or_path"); model.starts_with("${") && model.ends_with("}"))
-    report.add("LF005", d, value_span(d, *node(root, "model_name_or_path").value),
-               fmt::format("'{}' stays as it is written: LLaMA-Factory fills in no variables", model));
-  const std::string path = text(root, "deepspeed");
-  bool is_stage_3 = path.find("z3") != std::string::npos || path.find("zero3") != std::string::npos;
-  for (const auto& other : setup.documents) {
-    if (other->is(file_kind::kDeepspeed)) is_stage_3 = real(other->root, "zero_optimization.stage").value_or(0) == 3;
-  }
-  if (path.empty() || !is_stage_3) return;
-  for (const char* name : {"pure_bf16", "use_unsloth", "pissa_init", "predict_with_generate"}) {
-    if (is_true(root, name)) report.add("LF001", d, key_span(d, node(root, name)), fmt::format("'{}' cannot run under ZeRO-3", name));
-  }
-}
-
-// Overrides of verl's fine-tuning: data.train_batch_size=64.
-std::optional<long long> override_of(const LaunchStage& run, std::string_view name, const ShellWord** at = nullptr) {
-  for (const ShellWord& word : run.positionals) {
-    if (word.text.size() <= name.size() || !word.text.starts_with(name) || word.text[name.size()] != '=') continue;
-    if (at != nullptr) *at = &word;
-    return number(word.text.substr(name.size() + 1));
-  }
-  return std::nullopt;
-}
-
-void verl(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
-  const LaunchStage* torchrun = line.find(LaunchProgram::kTorchrun);
-  if (torchrun == nullptr || run.name.find("verl.trainer.fsdp_sft_trainer") == std::string::npos) return;
-  const ShellWord *at = nullptr, *parts = nullptr;
-  const auto batch = override_of(run, "data.train_batch_size", &at), micro = override_of(run, "data.micro_batch_size_per_gpu");
-  const auto sequence = override_of(run, "ulysses_sequence_parallel_size", &parts);
-  const auto nodes = torchrun->has("nnodes") ? number(torchrun->value("nnodes")) : std::optional<long long>(1);
-  const auto gpus = number(torchrun->value("nproc_per_node"));
-  const long long over = parts == nullptr ? 1 : sequence.value_or(0);
-  if (!batch || !nodes || !gpus || *batch < 1 || *nodes < 1 || *gpus < 1 || over < 1 || *nodes * *gpus % over != 0) return;
-  const long long ranks = *nodes * *gpus / over;
-  const bool divides = *batch % ranks == 0;
-  if (divides && (!micro || *micro < 1 || *batch / ranks % *micro == 0)) return;
-  bool is_open = comes_from_caller(d, part.script, at->span);
-  for (const char* name : {"nnodes", "nproc_per_node"}) {
-    const LaunchOption* option = torchrun->find(name);
-    is_open = is_open || (option != nullptr && comes_from_caller(d, part.script, *option));
-  }
-  report.add("VRL001", d, at->span,
-             divides ? fmt::format("a batch of {} is {} on each of {} data ranks, no multiple of micro {}", *batch, *batch / ranks,
-                                   ranks, *micro)
-                     : fmt::format("a batch of {} does not divide over {} data ranks", *batch, ranks),
-             {.error_if = is_open ? "the sizes stay as they are here" : ""});
-}
-
 void openrlhf(const LintSetup& setup, const Document& d, const LaunchStage& run, Findings& report) {
   const std::string version = setup.version("openrlhf");
   const LaunchOption* flat = nullptr;
@@ -350,7 +286,6 @@ void torchtitan(const LintSetup& setup, const Document& d, Findings& report) {
 void check_trainers(const LintSetup& setup, const Document& d, Findings& report) {
   if (d.is(file_kind::kLightning)) lightning(setup, d, report);
   if (d.is(file_kind::kAxolotl)) axolotl(setup, d, report);
-  if (d.is(file_kind::kLlamaFactory)) llama_factory(setup, d, report);
   if (d.is(file_kind::kAutomodel)) automodel(d, report);
   if (d.is(file_kind::kTorchtitan)) torchtitan(setup, d, report);
   if (d.is(file_kind::kDeepspeed) && setup.consumer(d) == "lightning" && has(d.root, "gradient_accumulation_steps")) {
@@ -360,9 +295,7 @@ void check_trainers(const LintSetup& setup, const Document& d, Findings& report)
   for (const ScriptPart& part : d.parts) {
     for (const LaunchLine& line : part.lines) {
       const LaunchStage* script = line.find(LaunchProgram::kScript);
-      if (script == nullptr) continue;
-      if (script->name.find("openrlhf") != std::string::npos) openrlhf(setup, d, *script, report);
-      verl(d, part, line, *script, report);
+      if (script != nullptr && script->name.find("openrlhf") != std::string::npos) openrlhf(setup, d, *script, report);
     }
   }
 }
