@@ -223,6 +223,13 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
   };
   std::string two_masters = pod("8", "8");
   const std::string verl = "torchrun --standalone --nproc_per_node=", sft = " -m verl.trainer.fsdp_sft_trainer data.train_batch_size=";
+  const std::string ppo = "python3 -m verl.trainer.main_ppo data.train_batch_size=128 actor_rollout_ref.actor.ppo_mini_batch_size=";
+  const auto task = [](const std::string& gpus, const std::string& nodes, const std::string& run) {
+    return "name: t\nresources: {accelerators: \"H100:" + gpus + "\"}\nnum_nodes: " + nodes + "\nrun: |\n  " + run + "\n";
+  };
+  std::string pod_of_four = pod("2", "2");
+  pod_of_four.replace(pod_of_four.find("--nproc_per_node=8, "), 20, "");
+  pod_of_four.replace(pod_of_four.find("  pytorchReplicaSpecs"), 0, "  nprocPerNode: \"4\"\n");
   two_masters.replace(two_masters.find("replicas: 1"), 11, "replicas: 2");
   check_starts({{"DL001", "error", "a.sh", "deepspeed --num_gpus 8 --include localhost:0,1 t.py\n"},
                 {"DL001", "error", "a.sh", "deepspeed --num_nodes=1 --exclude localhost:0 t.py\n"},
@@ -237,6 +244,29 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
                 {"MEG012", kNothing, "a.sh", megatron + "--train-iters 500000 --lr-decay-iters 320000\n"},
                 {"MEG012", kNothing, "a.sh", megatron + "--train-iters 20 --lr-decay-iters 320000\n"},
                 {"MEG012", kNothing, "a.sh", megatron + "--train-iters 5000 --lr-decay-iters 320000 --lr-decay-style WSD\n"},
+                {"MEG013", "error", "a.sh", megatron + "--hidden-size 1020\n"},
+                {"MEG013", kNothing, "a.sh", megatron + "--hidden-size 1024\n"},
+                {"MEG013", kNothing, "a.sh", megatron + "--hidden-size 1020 --kv-channels 128\n"},
+                {"MEG013", "warning", "a.sh", "H=${1:-1020}\n" + megatron + "--hidden-size $H\n"},
+                {"MEG009", "warning", "a.sh", megatron + "--checkpoint-activations\n"},
+                {"MEG009", "error", "a.sh", megatron + "--checkpoint-activations --use-distributed-optimizer\n"},
+                {"MEG009", kNothing, "a.sh", megatron + "--checkpoint-activations --deepspeed --deepspeed_config ds.json\n"},
+                {"MEG009", kNothing, "a.sh",
+                 "python -m oneflow_gpt.training --micro-batch-size 4 --num-attention-heads 8 --checkpoint-activations\n"},
+                {"MEG009", kNothing, "a.sh", megatron + "--recompute-activations\n"},
+                {"VRL002", "warning", "a.sh", ppo + "256\n"},
+                {"VRL002", kNothing, "a.sh", ppo + "128\n"},
+                {"VRL002", kNothing, "a.sh", ppo + "256 actor_rollout_ref.actor.use_dynamic_bsz=True\n"},
+                {"VRL002", kNothing, "a.sh", ppo + "$MINI\n"},
+                {"TR008", "error", "s.yaml", task("8", "1", "torchrun --nproc_per_node 16 t.py")},
+                {"TR008", "warning", "s.yaml", task("8", "1", "torchrun --nproc_per_node 4 t.py")},
+                {"TR008", kNothing, "s.yaml", task("8", "1", "torchrun --nproc_per_node 8 t.py")},
+                {"TR009", "warning", "s.yaml", task("8", "2", "torchrun --nproc_per_node 8 t.py")},
+                {"TR009", kNothing, "s.yaml", task("8", "1", "torchrun --nproc_per_node 8 t.py")},
+                {"TR009", kNothing, "s.yaml",
+                 task("8", "2", "torchrun --nproc_per_node 8 --nnodes $SKYPILOT_NUM_NODES --node_rank $SKYPILOT_NODE_RANK t.py")},
+                {"TR009", "error", "s.yaml", task("8", "2", "torchrun --nproc_per_node 8 --nnodes 4 --rdzv_endpoint h:1 t.py")},
+                {"TR008", "error", "k.yaml", pod_of_four},
                 {"VRL001", "error", "a.sh", verl + "7" + sft + "64\n"},
                 {"VRL001", kNothing, "a.sh", verl + "8" + sft + "64\n"},
                 {"VRL001", "error", "a.sh", verl + "8" + sft + "64 data.micro_batch_size_per_gpu=3\n"},

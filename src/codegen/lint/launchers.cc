@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "codegen/lint/allocation.h"
 #include "codegen/lint/batch_launch.h"
 #include "codegen/lint/caller_values.h"
 #include "codegen/lint/job_script.h"
-#include "codegen/read/manifest.h"
 
 namespace distsetup::lint {
 namespace {
@@ -21,19 +21,6 @@ bool sets_no_variables(const Document& d) {
     const std::string kind = text(root, "kind"), api = text(root, "apiVersion");
     return kind == "JobSet" || kind == "Pod" || (kind == "Job" && api == "batch/v1") || !has(root, "spec");
   });
-}
-
-// A number that a manifest says once.
-std::optional<long long> manifest_count(const Document& d, std::string_view key) {
-  std::optional<long long> out;
-  if (!d.is(file_kind::kKubernetes)) return out;
-  for (const FoundKey& one : keys_of_manifest(d)) {
-    if (one.key != key) continue;
-    const auto n = number(one.text);
-    if (!n || (out && *out != *n)) return std::nullopt;
-    out = n;
-  }
-  return out;
 }
 
 void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript& script, const LaunchStage& run, Findings& report) {
@@ -142,69 +129,6 @@ void tr_flags(const LintSetup& setup, const Document& d, const LaunchLine& line,
             fmt::format("'{}' is named after the rank, and ranks move when torchrun restarts ({} times)", option.value, *restarts));
     }
   }
-}
-
-// Against what the job asked for, or the step of it.
-void tr_allocation(const Document& d, const ScriptPart& part, const LaunchLine& line, const LaunchStage& run, Findings& report) {
-  std::optional<long long> has_gpus;
-  const LaunchStage* step = line.find(LaunchProgram::kSrun);
-  for (const char* name : {"gpus-per-node", "gres"})
-    if (step != nullptr && !has_gpus && step->has(name)) has_gpus = option_count(name, step->value(name));
-  const bool is_of_step = has_gpus.has_value();
-  const Directive* gpus = part.script.directive("gpus-per-node");
-  if (gpus == nullptr) gpus = part.script.directive("gres");
-  if (!is_of_step && gpus != nullptr) has_gpus = option_count(gpus->name, gpus->value);
-  const bool is_manifest = d.is(file_kind::kKubernetes);
-  if (is_manifest) has_gpus = manifest_count(d, "gpus_per_node");
-  const auto per_node = number(run.value("nproc_per_node"));
-  if (per_node && has_gpus && *has_gpus != *per_node) {
-    report.add("TR008", d, run.find("nproc_per_node")->span,
-               is_manifest ? fmt::format("{} processes per node, the pod has {} GPUs", *per_node, *has_gpus)
-                           : fmt::format("{} processes per node, the {} asks for {} GPUs per node", *per_node,
-                                         is_of_step ? "srun" : "job", *has_gpus),
-               {"",
-                "",
-                {},
-                *per_node > *has_gpus ? std::optional<Severity>() : Severity::kWarning,
-                comes_from_caller(d, part.script, *run.find("nproc_per_node")) ? "the number stays as it is here" : ""});
-  }
-  const Directive* nodes = part.script.directive("nodes");
-  const auto wanted = number(run.value("nnodes"));
-  const bool is_elastic = is_manifest && d.text.find("elasticPolicy") != std::string::npos;
-  const auto given = is_manifest        ? (is_elastic ? std::nullopt : manifest_count(d, "nodes"))
-                     : nodes == nullptr ? std::nullopt
-                                        : number(nodes->value);
-  const std::string_view has_them = is_manifest ? "manifest" : "job", them = is_manifest ? "pods" : "nodes";
-  if (wanted && given && *wanted != *given) {
-    report.add("TR009", d, run.find("nnodes")->span,
-               *wanted > *given ? fmt::format("torchrun waits for {} nodes, the {} has {}", *wanted, has_them, *given)
-                                : fmt::format("torchrun uses {} of the {}'s {} {}", *wanted, has_them, *given, them),
-               {"",
-                "",
-                {},
-                *wanted > *given ? std::optional<Severity>() : Severity::kWarning,
-                comes_from_caller(d, part.script, *run.find("nnodes")) ? "the number stays as it is here" : ""});
-  }
-}
-
-// accelerate counts the processes of all machines.
-void acc_allocation(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
-  const LaunchOption* wanted = run.find("num_processes");
-  const auto n = wanted == nullptr ? std::nullopt : number(wanted->value);
-  const auto of_job = [&part](std::initializer_list<std::string_view> names) -> std::optional<long long> {
-    for (const std::string_view name : names) {
-      if (const Directive* one = part.script.directive(name)) return option_count(name, one->value);
-    }
-    return std::nullopt;
-  };
-  const bool is_manifest = d.is(file_kind::kKubernetes);
-  const auto nodes = is_manifest ? manifest_count(d, "nodes") : of_job({"nodes"});
-  const auto gpus = is_manifest ? manifest_count(d, "gpus_per_node") : of_job({"gpus-per-node", "gres"});
-  if (!n || !nodes || !gpus || *gpus < 1 || *n <= *nodes * *gpus || run.has("cpu")) return;
-  report.add("ACC018", d, wanted->span,
-             fmt::format("accelerate starts {} processes, {} {} with {} GPU{} each have {}", *n, *nodes,
-                         is_manifest ? "pods" : "nodes", *gpus, *gpus == 1 ? "" : "s", *nodes * *gpus),
-             {.error_if = comes_from_caller(d, part.script, *wanted) ? "the number stays as it is here" : ""});
 }
 
 // Without a scheduler that runs the file on every node, each of them is given a copy, or the number of another.
@@ -381,12 +305,10 @@ void check_launchers(const LintSetup& setup, const Document& d, Findings& report
         tr_rendezvous(setup, d, part.script, *run, report);
         tr_flags(setup, d, line, *run, report);
         tr_same_rank(line, d, part, *run, report);
-        tr_allocation(d, part, line, *run, report);
         tr_fixed_rank(d, part, line, *run, report);
         tr_own_name(d, part, line, *run, report);
         tr_pods(d, *run, report);
       }
-      if (const LaunchStage* run = line.find(LaunchProgram::kAccelerate)) acc_allocation(d, part, *run, report);
       if (const LaunchStage* run = line.find(LaunchProgram::kDeepspeed)) dl_command(d, part, *run, report);
     }
   }

@@ -14,6 +14,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "codegen/lint/accelerate.h"
+#include "codegen/lint/allocation.h"
 #include "codegen/lint/check_names.h"
 #include "codegen/lint/check_options.h"
 #include "codegen/lint/deepspeed.h"
@@ -66,6 +67,7 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,
                                      lint::check_llama_stack,
                                      lint::check_slurm,
                                      lint::check_launchers,
+                                     lint::check_allocation,
                                      lint::check_launch_sizes,
                                      lint::check_kubernetes,
                                      lint::check_environment,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/names.h"
 #include "codegen/lint/caller_values.h"
 #include "codegen/lint/misspelt.h"
 #include "codegen/tables/name_table.h"
@@ -115,6 +116,37 @@ void meg_decay(const Document& d, const LaunchStage& run, Findings& report) {
              fmt::format("--lr-decay-iters {} is {} times --train-iters {}: the rate hardly falls", *over, *over / *steps, *steps));
 }
 
+// Without --kv-channels a head is hidden / heads wide (megatron/training/arguments.py, validate_args).
+void meg_heads(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
+  const LaunchOption *hidden = run.find("hidden_size"), *heads = run.find("num_attention_heads");
+  if (hidden == nullptr || heads == nullptr || run.has("kv_channels")) return;
+  const auto width = number(hidden->value), num = number(heads->value);
+  if (!width || !num || *num < 1 || *width < 1 || *width % *num == 0) return;
+  const bool is_open = comes_from_caller(d, part.script, *hidden) || comes_from_caller(d, part.script, *heads);
+  report.add("MEG013", d, heads->span, fmt::format("{} heads do not divide the hidden size {}", *num, *width),
+             {.error_if = is_open ? "the two stay as they are here" : doubt_of_megatron(run)});
+}
+
+// Its parser still takes it, and validate_args ends the program, in some releases with exit code 0. Megatron-DeepSpeed has kept it,
+// and up to 2022 it was the name.
+void meg_checkpointing(const Document& d, const LaunchStage& run, Findings& report) {
+  const LaunchOption* option = run.find("checkpoint_activations");
+  const std::string program = run.name.substr(run.name.rfind('/') + 1);
+  const bool is_named = program.starts_with("pretrain_") && program.ends_with(".py");  // others have taken over its flags
+  if (option == nullptr || !is_named || (option->has_value && lower(option->value) != "true")) return;
+  for (const char* name : {"deepspeed", "deepspeed_config", "zero_stage", "deepspeed_activation_checkpointing", "ds_inference"}) {
+    if (run.has(name)) return;
+  }
+  static constexpr std::array<std::string_view, 9> kLater = {
+      "recompute_granularity", "recompute_activations", "use_distributed_optimizer", "use_mcore_models", "transformer_impl",
+      "use_flash_attn",        "group_query_attention", "position_embedding_type",   "sequence_parallel"};
+  const bool is_later = std::any_of(kLater.begin(), kLater.end(), [&run](std::string_view one) { return run.has(one); });
+  report.add("MEG009", d, {option->span.begin, option->span.begin + option->spelled.size()},
+             fmt::format("'{}' was removed: the program ends at once", option->spelled),
+             {.help = "write --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+              .severity = is_later && program == "pretrain_gpt.py" ? std::optional<Severity>() : Severity::kWarning});
+}
+
 void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
   struct Removed {
     std::string_view old, now;
@@ -186,6 +218,8 @@ void check_megatron(const LintSetup& setup, const Document& d, Findings& report)
       meg_engines(d, *run, report);
       meg_positions(d, part, *run, report);
       meg_decay(d, *run, report);
+      meg_heads(d, part, *run, report);
+      meg_checkpointing(d, *run, report);
       meg_removed(d, *run, report);
     }
   }
