@@ -88,6 +88,24 @@ TEST_CASE("lint trainers: FSDP of accelerate's file beside DeepSpeed's", "[lint]
   CHECK(severity_of({{"a.yaml", fsdp}, {"sft.yaml", arguments}}, "ACC023").empty());
 }
 
+TEST_CASE("lint trainers: names of earlier releases in a script's flags", "[lint]") {
+  const std::string run = "torchrun --standalone --nproc_per_node 8 t.py --output_dir o --per_device_train_batch_size 1 ";
+  const std::string old = run + "--evaluation_strategy no --overwrite_output_dir\n";
+  CHECK(
+      advice_of("run.sh", old, "HF006") ==
+      "keep to the release that it was written for, or write eval_strategy for evaluation_strategy, and remove 'overwrite_output_dir' "
+      "until 5.0");
+  check_trainer_cases(
+      {{"HF006", "note", "run.sh", old},
+       {"HF006", "warning", "run.sh", "pip install transformers==5.0.0\n" + old},
+       {"HF006", kSilent, "run.sh", run + "--eval_strategy no\n"},
+       {"HF006", kSilent, "run.sh", run + "--warmup_ratio 0.1\n"},  // a loop of one's own may have it
+       {"HF006", kSilent, "run.sh", run + "--evaluation_strategy no --stage sft --finetuning_type lora\n"},
+       {"HF006", kSilent, "run.sh", "python run_flax.py --output_dir o --per_device_train_batch_size 1 --evaluation_strategy no\n"},
+       {"HF006", kSilent, "run.sh", "python t.py --evaluation_strategy no\n"}});
+  CHECK(lint_files({{"run.sh", old + old}}, {}).findings.size() == lint_files({{"run.sh", old}}, {}).findings.size() + 1);  // TR004
+}
+
 TEST_CASE("lint trainers: what Axolotl wants, and names that are other tools'", "[lint]") {
   const std::string axolotl = "base_model: m\ndatasets: []\nmicro_batch_size: 1\n", rate = axolotl + "learning_rate: 1e-5\n";
   check_trainer_cases({{"AX008", "warning", "a.yaml", axolotl},  // axolotl train a.yaml --learning-rate 1e-5

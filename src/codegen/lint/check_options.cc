@@ -11,6 +11,8 @@
 #include "base/names.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/misspelt.h"
+#include "codegen/lint/other_releases.h"
+#include "codegen/lint/trainer_match.h"
 #include "codegen/lint/unknown_names.h"
 #include "codegen/tables/name_table.h"
 
@@ -130,6 +132,34 @@ void options_of_dataclasses(const Document& d, const LaunchStage& script, std::s
                          says_unknown(table, option.spelled)});
   }
   report_unknown_names(d, names, whose, report);
+}
+
+// LLaMA-Factory works with old names, too; the examples for Flax and TensorFlow have classes of arguments of their own.
+bool may_have_gone_names(const LaunchStage& script) {
+  if (!script.name.ends_with(".py") || script.has("stage") || script.has("finetuning_type")) return true;
+  if (script.name.find("flax") != std::string::npos || script.name.find("_tf") != std::string::npos) return true;
+  const bool is_trainers = takes_training_arguments(script) || (script.has("output_dir") && script.has("evaluation_strategy"));
+  return !is_trainers || !script.has("per_device_train_batch_size");
+}
+
+// Of TrainingArguments only names of releases that are past: a script may declare more. A file is of one release, whatever it starts.
+void gone_options_of_trainer(const LintSetup& setup, const Document& d, Findings& report) {
+  const NameTable& table = name_table("trainer");
+  UnknownNames names{table.code, table.tool, table.unknown, "trainer", setup.version("transformers"), {0, 1}, {}};
+  names.is_own_parser = true;
+  std::set<std::string> seen;
+  for (const ScriptPart& part : d.parts) {
+    for (const LaunchLine& line : part.lines) {
+      const LaunchStage* script = line.find(LaunchProgram::kScript);
+      if (script == nullptr || may_have_gone_names(*script)) continue;
+      for (const LaunchOption& one : script->options) {
+        const bool is_gone = one.spelled.starts_with("--") && is_plain_option(one.spelled) && !gone_since("trainer", one.name).empty();
+        if (is_gone && seen.insert(one.name).second)
+          names.all.push_back({one.name, {one.span.begin, one.span.begin + one.spelled.size()}, "", says_unknown(table, one.spelled)});
+      }
+    }
+  }
+  report_unknown_names(d, names, NamesOf::kOneRelease, report);
 }
 
 void options_of_line(const LintSetup& setup, const Document& d, const LaunchLine& line, Findings& report) {
@@ -260,6 +290,7 @@ void check_options(const LintSetup& setup, const Document& d, Findings& report) 
     pbs_options(d, part, report);
     lsf_options(d, part, report);
   }
+  gone_options_of_trainer(setup, d, report);
   if (d.is(file_kind::kSbatch)) comments_like_directives(d, "SBATCH", "SL024", "sbatch", report);
   if (d.is(file_kind::kPbs)) comments_like_directives(d, "PBS", "PBS004", "qsub", report);
   if (d.is(file_kind::kLsf)) comments_like_directives(d, "BSUB", "LSF002", "bsub", report);
