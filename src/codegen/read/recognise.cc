@@ -253,10 +253,24 @@ bool is_unfilled_script(std::string_view text) {
   return false;
 }
 
+// A file that was written here says whose it is, in the comment that it begins with: "# for trl 1.16.0".
+const FileKind* kind_of_header(const FileKinds& kinds, std::string_view text, KindForm form) {
+  constexpr std::string_view kFor = "\n# for ";
+  if (!text.starts_with("# distsetup ")) return nullptr;
+  size_t end = 0;
+  while (end < text.size() && text[end] == '#') end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  const size_t at = text.substr(0, end).find(kFor);
+  if (at == std::string_view::npos) return nullptr;
+  const std::string_view tool = text.substr(at + kFor.size(), text.find('\n', at + 1) - at - kFor.size());
+  const FileKind* kind = tool.find(',') == std::string_view::npos ? kinds.find(tool.substr(0, tool.find(' '))) : nullptr;
+  return kind != nullptr && kind->form == form ? kind : nullptr;
+}
+
 Result<const FileKind*> kind_of_keys(const TemplateSet& templates, const FileKinds& kinds, const Document& d) {
   const TopKeys top = top_keys(d);
   if (const FileKind* unfilled = kind_of_template(kinds, d)) return unfilled;
   const KindForm form = d.form == TextForm::kToml ? KindForm::kToml : KindForm::kTree;
+  if (const FileKind* told = kind_of_header(kinds, d.text, form)) return told;
   const FileKind* best = nullptr;
   Score best_score;
   for (const FileKind& one : kinds.all) {
