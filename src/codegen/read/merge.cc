@@ -250,6 +250,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       const auto [it, is_new] = merged.try_emplace(name, field);
       if (is_new || it->second.value == field.value) {
         if (is_new) from.emplace(name, &reading);
+        if (it->second.is_assumed && !field.is_assumed && !field.is_guess) it->second = field;  // said, too
         continue;
       }
       // A command line that names parts of a file is over that file.

@@ -144,6 +144,9 @@ ReadSettings settings_of(const ReadFields& fields) {
     const auto add = [&out, &one = read](std::string path, std::string text) {
       out.settings.push_back({std::move(path), std::move(text), one.key, one.at, one.is_assumed});
     };
+    if (field == "options.half_of_gpu") continue;
+    // Left open a run computes in just that.
+    if (field == "precision.compute" && read.is_assumed && fields.count("options.half_of_gpu") != 0) continue;
     if (field == "train.lora_targets" && read.value == "all-linear") continue;            // as a plan has them where nothing is said
     if (field == "strategy.compile" && text_of(fields, "strategy.trainer") != "fsdp2") {  // the others are planned without it
       if (read.value == true) out.lost.push_back({read.key, "true", "a plan of this trainer is without torch.compile", read.at});

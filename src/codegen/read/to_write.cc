@@ -65,7 +65,6 @@ Fields fields_to_write(const ReadFields& read) {
   };
   const auto whole = [&fields](std::string_view name) { return fields.find(name)->second.get<int64_t>(); };
   assume("hardware.accelerator", "cuda");
-  assume("recompute.policy", "none");
   for (const char* name : {"offload.optimizer", "offload.parameters", "offload.activations"}) assume(name, "none");
   for (const char* axis : {"mesh.pp", "mesh.cp", "mesh.tp", "mesh.ep", "strategy.virtual_stages", "strategy.hpz"}) assume(axis, 1);
   assume("strategy.cp_method", "ring");
