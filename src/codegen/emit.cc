@@ -17,6 +17,8 @@ Fields fields_with_options(const Plan* plan, const EmitOptions& options) {
   if (plan == nullptr) return fields;
   set_field(fields, "options.fsdp_version", options.fsdp_version);
   set_field(fields, "options.checkpoint", "sharded");
+  if (!options.saves.empty() && plan->checkpoint.every_steps == 0) set_field(fields, "options.saves", options.saves);
+  if (options.keeps_all && !is_native(*plan)) set_field(fields, "checkpoint.keep", nullptr);
   if (!options.nvme_path.empty()) set_field(fields, "options.nvme_path", options.nvme_path);
   return fields;
 }

@@ -13,9 +13,11 @@
 namespace distsetup {
 
 struct EmitOptions {
-  int fsdp_version = 2;   // target fsdp: 1 or 2
-  std::string via;        // what starts the target's files, a target itself: "slurm"; "" = nothing
-  std::string nvme_path;  // node-local folder that NVMe offload goes to
+  int fsdp_version = 2;    // target fsdp: 1 or 2
+  std::string via;         // what starts the target's files, a target itself: "slurm"; "" = nothing
+  std::string nvme_path;   // node-local folder that NVMe offload goes to
+  std::string saves;       // when checkpoints are written, where the plan does not say it: "no", "epoch"
+  bool keeps_all = false;  // other trainers keep as many checkpoints as they do by themselves, whatever the plan has
   // For the header of scripts: the command line without --output and --force (so that the same plan gives the same bytes in every
   // folder), as join_command() quotes it.
   std::string command;

@@ -90,6 +90,7 @@ struct JobMaker {
   JobFiles files;
   Diagnostics diagnostics;
   std::string preview = {};  // PlanSource::preview
+  SaidByFiles beside = {};   // PlanSource::beside
 
   bool read_plan() {
     const std::string use = settle_script(arguments, session, request, diagnostics);
@@ -98,6 +99,9 @@ struct JobMaker {
     if (!source.ok() || has_error(diagnostics)) return false;
     files.plan = std::move(source->plan);
     preview = std::move(source->preview);
+    beside = std::move(source->beside);
+    options.saves = beside.saves;
+    options.keeps_all = beside.keeps_all;
     options.job.use = use;
     return true;
   }

@@ -39,10 +39,11 @@ std::string usual_batch(const Spec& all) {
 std::string list_defaults(const Spec& all) {
   const auto has = [&all](std::string_view path) { return all.find(path) != nullptr; };
   std::vector<std::string> out;
-  for (const std::string_view path :
-       {"hardware.gpu", "hardware.gpus_per_node", "train.sequence_length", "train.global_batch_tokens", "precision.compute"}) {
+  for (const std::string_view path : {"hardware.gpu", "hardware.gpus_per_node", "train.sequence_length", "train.global_batch_tokens",
+                                      "precision.compute", "train.steps"}) {
     if (has(path) || (has("hardware.machine") && path.starts_with("hardware."))) continue;
     if (path == "hardware.gpus_per_node" && has("hardware.total_gpus")) continue;
+    if (path == "train.steps" && (has("train.total_tokens") || has("train.samples") || has("train.epochs"))) continue;
     if (path == "train.global_batch_tokens" && (has("train.global_batch") || has("parallel.gradient_accumulation"))) continue;
     if (path == "train.global_batch_tokens") {
       out.push_back(usual_batch(all));

@@ -210,12 +210,27 @@ Diagnostics take_price_of_site(Spec& spec, const Session& session) {
 
 }  // namespace
 
-Result<Spec> read_spec(const Arguments& arguments, const Session& session) {
+static SaidByFiles said_by_files(const std::vector<Reading>& readings, const Spec& spec) {
+  SaidByFiles said;
+  said.keeps_all = !readings.empty() && spec.find("checkpoint.keep") == nullptr;
+  for (const Reading& one : readings) {
+    if (const std::string saves = text_of(one.fields, "options.saves"); !saves.empty()) said.saves = saves;
+    if (one.other_method.empty()) continue;
+    said.other_method = one.other_method;
+    said.other_method_at = one.other_method_at;
+  }
+  if (spec.find("checkpoint.every_steps") != nullptr) said.saves = "";
+  if (spec.find("train.method") != nullptr) said.other_method = "";
+  return said;
+}
+
+Result<Spec> read_spec(const Arguments& arguments, const Session& session, SaidByFiles* beside) {
   const OpenFiles files = open_files(arguments, session);
   Result<Spec> spec = merge_layers(layers_of(arguments, session, files));
   Diagnostics diagnostics = files.diagnostics;
   append(diagnostics, std::move(spec.diagnostics));
   if (has_error(diagnostics) || !spec.value) return diagnostics;
+  if (beside != nullptr) *beside = said_by_files(files.foreign.readings, *spec.value);
   append(diagnostics, take_price_of_site(*spec.value, session));
   if (has_error(diagnostics)) return diagnostics;
   return {std::move(*spec.value), std::move(diagnostics)};

@@ -30,7 +30,15 @@ Result<Spec> merge_layers(const std::vector<Layer>& layers);
 // Their names, strongest first: "flags, --set, ...".
 std::string precedence();
 
+// What files of other tools say and no setting of a run holds, for files that are made of the run.
+struct SaidByFiles {
+  std::string saves;         // when checkpoints are written, where no setting says it: "no", "epoch"; "" = nothing says that
+  bool keeps_all = false;    // files were read, and nothing says how many checkpoints stay
+  std::string other_method;  // what no plan does, where no setting says the method: "'grpo.py' trains by rollouts"
+  Location other_method_at;
+};
+
 // The layers of a command line. Warnings: DISTSETUP_ variables that no key reads.
-Result<Spec> read_spec(const Arguments& arguments, const Session& session);
+Result<Spec> read_spec(const Arguments& arguments, const Session& session, SaidByFiles* beside = nullptr);
 
 }  // namespace distsetup

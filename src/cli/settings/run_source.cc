@@ -90,7 +90,7 @@ Result<PlanSource> best_plan(const Arguments& arguments, const Session& session,
   const bool is_of_target = !problem->chosen_for.empty() || problem->base.assumptions.size() > num_assumptions;
   Result<Plan> plan = make_plan_for_goal(*problem);
   if (failed(plan.diagnostics)) return diagnostics;
-  return {PlanSource{std::move(*plan), std::move(*problem), is_of_target, ""}, std::move(diagnostics)};
+  return {PlanSource{std::move(*plan), std::move(*problem), is_of_target, "", {}}, std::move(diagnostics)};
 }
 
 // What `distsetup plan` shows for the settings as they are, where that is another plan than the one for the target that a command
@@ -121,7 +121,7 @@ Result<PlanSource> read_made_plan(const Arguments& arguments) {
   Result<Plan> plan = read_plan(path);
   if (!plan.ok()) return plan.diagnostics;
   move_inputs(*plan, directory_of(path), ".");
-  return {PlanSource{std::move(*plan), std::nullopt, false, ""}, std::move(plan.diagnostics)};
+  return {PlanSource{std::move(*plan), std::nullopt, false, "", {}}, std::move(plan.diagnostics)};
 }
 
 }  // namespace
@@ -153,7 +153,8 @@ Result<Plan> read_plan(const std::string& path) {
 
 Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& session, const std::string& target) {
   if (arguments.has("plan")) return read_made_plan(arguments);
-  Result<Spec> spec = read_spec(arguments, session);
+  SaidByFiles beside;
+  Result<Spec> spec = read_spec(arguments, session, &beside);
   Diagnostics diagnostics = std::move(spec.diagnostics);
   if (has_error(diagnostics)) return diagnostics;
   spec = with_prepared_sources(arguments, session.presets, *spec);
@@ -169,6 +170,7 @@ Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& 
   if (has_error(diagnostics)) return diagnostics;
   const bool is_other = !target.empty() && target != as_said.text("launch.target").value_or("");
   if (is_other && source->is_of_target) source->preview = other_preview(arguments, session, as_said, *inputs, source->plan);
+  source->beside = std::move(beside);
   Plan& plan = source->plan;
   const auto see_from_here = [](std::string& directory) {  // move_inputs() goes on from there
     std::error_code ignored;

@@ -20,6 +20,7 @@ struct PlanSource {
   std::optional<Problem> problem;
   bool is_of_target = false;  // the target decided who trains, or left choices out
   std::string preview;        // the choices that `distsetup plan` shows for the same settings, where they are others; "" = the same
+  SaidByFiles beside;
 };
 Result<PlanSource> read_or_make_plan(const Arguments& arguments, const Session& session, const std::string& target = "");
 

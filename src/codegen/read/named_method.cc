@@ -122,7 +122,9 @@ Diagnostics apply_keys_of_rollouts(Reading& reading) {
                                 [](const LostKey& one) { return one.key == "num_generations" || one.key == "reward_funcs"; });
   if (key == reading.lost.end()) return {};
   drop_assumed(reading);
-  Diagnostic said = error(code::kConflict, key->at, fmt::format("'{}' is of a trainer that {}: no plan has them", key->key, kRollouts),
+  reading.other_method = fmt::format("'{}' is of a trainer that {}", key->key, kRollouts);
+  reading.other_method_at = key->at;
+  Diagnostic said = error(code::kConflict, key->at, reading.other_method + ": no plan has them",
                           "a plan of it counts the update alone: memory and time of generating are not in it");
   said.severity = Severity::kWarning;
   said.length = static_cast<int>(key->key.size());
@@ -152,11 +154,11 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
     if (is_drawn) return (is_unknown || counts_steps) && one.first != "strategy.trainer";
     return one.first == "train.method" && one.second.is_assumed;
   });
+  reading.other_method = fmt::format("'{}' {}", name_of(stage), does);
+  reading.other_method_at = at;
   const bool is_said = std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) { return one.key == "program"; });
   if (is_said || (is_drawn && !reading.complaints.empty())) return {};
-  Diagnostic said = error(code::kConflict, at,
-                          is_drawn ? fmt::format("'{}' {}: no plan has them", name_of(stage), does)
-                                   : fmt::format("'{}' {}: no plan does", name_of(stage), does),
+  Diagnostic said = error(code::kConflict, at, reading.other_method + (is_drawn ? ": no plan has them" : ": no plan does"),
                           is_drawn ? "a plan of it counts the update alone: memory and time of generating are not in it"
                                    : "plans are made for pretrain, sft and dpo: --method says which of them is planned");
   said.severity = Severity::kWarning;

@@ -62,7 +62,9 @@ struct Reading {
   std::string stage, setup;           // the parts that were taken
   ReadChoices chosen;                 // a command line names parts of another file (`choice` of a row)
   std::vector<std::string> assigned;  // keys of ReadChoices::assignments that it knows
-  bool is_over_file = false;          // of a command line: the tool takes it over the file that the line names
+  std::string other_method;           // what no plan does: "'grpo.py' trains by rollouts"; empty: nothing says that
+  Location other_method_at;
+  bool is_over_file = false;  // of a command line: the tool takes it over the file that the line names
 };
 
 // Takes back what the tool's defaults say, but for which trainer it is.
