@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/diagnostic_codes.h"
 #include "cli/deliver/targets.h"
 #include "cli/settings/job_flags.h"
 #include "cli/settings/run_source.h"
 #include "codegen/shell/quote.h"
+#include "codegen/tables/coverage.h"
 #include "codegen/tables/target.h"
 #include "planner/report/uncertainty.h"
 #include "planner/report/words.h"
@@ -156,11 +159,29 @@ struct JobMaker {
              "--checkpoint-every N says how often"));
   }
 
+  // Files of a trainer whose method is not the plan's: another training would start.
+  bool is_of_other_method(const Targets& targets) {
+    const bool is_own_script = starts_program(session.templates, targets.target) && !arguments.passed_on.empty();
+    if (beside.other_method.empty() || !files.plan || is_own_script) return false;
+    const Result<std::vector<FieldCoverage>> coverage = target_coverage(session.templates, targets.target);
+    if (!coverage.ok()) return false;
+    const bool says_method = std::any_of(coverage->begin(), coverage->end(), [](const FieldCoverage& one) {
+      return one.field == "train.method" && one.how == Coverage::kEmitted;
+    });
+    if (!says_method) return false;
+    const std::string& method = files.plan->train.method;
+    diagnostics.push_back(error(code::kNoForm, beside.other_method_at,
+                                fmt::format("{}, and the files of target '{}' would start a training of method {}",
+                                            beside.other_method, targets.target, method),
+                                "keep the command that starts it, or say which training these files are for: --method sft"));
+    return true;
+  }
+
   bool make() {
     if (request.machines == nullptr && !read_plan()) return false;
     const Result<Targets> targets = settle_targets(arguments, session.templates, wanted(), files.plan ? &*files.plan : nullptr);
     append(diagnostics, targets.diagnostics);
-    if (!targets.ok() || !settle_job(*targets)) return false;
+    if (!targets.ok() || is_of_other_method(*targets) || !settle_job(*targets)) return false;
     const OutputPath at = place_of(request, targets->start);
     if (files.plan) prepare_plan(*targets, at);
     options.via = targets->via;
