@@ -194,8 +194,10 @@ Diagnostic mistake_of(const LostKey& lost) {
 std::string readings_text(const std::vector<Reading>& readings) {
   std::string out;
   for (const Reading& reading : readings) {
-    const auto given =
-        std::count_if(reading.fields.begin(), reading.fields.end(), [](const auto& one) { return !one.second.is_assumed; });
+    const auto given = std::count_if(reading.fields.begin(), reading.fields.end(), [](const auto& one) {
+      const bool is_manner = one.first == "options.half_of_gpu" || one.first == "options.clips_as_told";  // of saying another one
+      return !one.second.is_assumed && !is_manner;
+    });
     out += fmt::format("{}: read as {}, {} setting{}\n", reading.file, reading.tool, given, given == 1 ? "" : "s");
   }
   return out;

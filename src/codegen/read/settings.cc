@@ -173,7 +173,8 @@ ReadSettings settings_of(const ReadFields& fields) {
     } else if (field.compare(0, 6, "model.") == 0) {
       add(field, field_text(read.value));
     } else if (field == "options.clips_as_told") {
-      out.lost.push_back({read.key, "auto", "'auto' is filled in by the program that reads the file", read.at});
+      if (fields.count("options.auto") == 0)
+        out.lost.push_back({read.key, "auto", "'auto' is filled in by the program that reads the file", read.at});
     } else if (field == "options.auto" && read.value == true) {
       out.lost.push_back({read.key, "auto", "every 'auto' of the file is filled in by the program that reads it", read.at});
     } else if (field != "derived.hybrid" && field != "recompute.every_k") {
