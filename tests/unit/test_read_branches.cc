@@ -131,3 +131,13 @@ TEST_CASE("plain trainers: axes that a file says nothing of are not there", "[re
   CHECK(axis("b.json", R"({"zero_optimization": {"stage": 2}, "train_batch_size": 8, "sequence_parallel_size": 2})", "mesh.cp") ==
         "2");
 }
+
+TEST_CASE("branches: a switch that only a branch sets may not be there", "[read]") {
+  const std::string run =
+      "torchrun --nproc_per_node 4 train.py --output_dir o --per_device_train_batch_size 2 --num_train_epochs 3 $EXTRA\n";
+  const auto compute = [&run](const std::string& before) { return said("a.sh", before + run).file.text("precision.compute"); };
+  CHECK(compute("[[ -n $X ]] && EXTRA=\"--fp16\"\n").empty());
+  CHECK(compute("if [ -n \"$X\" ]; then EXTRA=--bf16; fi\n").empty());
+  CHECK(compute("EXTRA=--bf16\n") == "bf16");
+  CHECK(compute("if [ -n \"$X\" ]; then EXTRA=--bf16; else EXTRA=--bf16; fi\n") == "bf16");
+}

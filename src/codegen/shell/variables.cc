@@ -218,6 +218,19 @@ bool counts_devices(const ShellValue& value) {
 
 bool is_empty(const ShellValue& value) { return value.is_known && !value.is_array && value.text.empty(); }
 
+// Options alone, and none that names a value: EXTRA="--fp16". What a branch gives values to is what the run is meant to have.
+bool says_switches(const ShellValue& value) {
+  return value.is_known && !value.words.empty() && std::all_of(value.words.begin(), value.words.end(), [](const ShellWord& word) {
+           return is_option(word) && word.text.find('=') == std::string::npos;
+         });
+}
+
+ShellValue nothing() {
+  ShellValue value;
+  value.is_known = true;
+  return value;
+}
+
 // What both say, or the one that is known at all.
 ShellValue agreed(const ShellValue& a, const ShellValue& b, std::string_view name, bool doubts_empty) {
   ShellValue out = is_unknown(a) ? b : a;
@@ -262,6 +275,8 @@ void ShellVariables::merge(const std::vector<Changes>& parts, bool may_be_none) 
     const bool is_everywhere = !may_be_none && num_changes[name] == parts.size();
     if (before != nullptr && !is_everywhere) {
       set(name, is_found_out(*before) ? *before : agreed(*before, value, name, doubts_empty_));
+    } else if (!is_everywhere && before == nullptr && parts.size() == 1 && says_switches(value)) {
+      set(name, agreed(nothing(), value, name, doubts_empty_));  // [ -n "$X" ] && EXTRA="--fp16": with nothing, perhaps
     } else {
       value.is_certain = value.is_certain && is_everywhere;
       set(name, std::move(value));
