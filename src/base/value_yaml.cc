@@ -1,6 +1,7 @@
 // YAML text to a Value, through yaml-cpp's events rather than its nodes: nodes drop duplicate keys and whether a scalar was quoted.
-// Strict: one document, keys are text, no tags but !!str, no merge keys (but in files of other tools), and what yaml-cpp 0.7 lets pass
-// (a quote never closed, text after the document) is found here. Scalars stay text; as_int() and its like decide what they mean.
+// Strict: one document, keys are text, no tags but !!str and, of a text that is one, !!int, !!float and !!bool, no merge keys (but in
+// files of other tools), and what yaml-cpp 0.7 lets pass (a quote never closed, text after the document) is found here. Scalars stay
+// text; as_int() and its like decide what they mean.
 #include "base/value_yaml.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 #include <vector>
 
@@ -88,12 +90,13 @@ class YamlEvents : public YAML::EventHandler {
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
-    if (!check_tag(tag, offset(mark))) return;
+    const bool is_typed = is_of_type(tag, text);
+    if (!is_typed && !check_tag(tag, offset(mark))) return;
     const bool is_empty_text = text.empty() && tag != "!";  // `!!str` with nothing behind it
     const size_t begin = is_empty_text ? offset(mark) : content_begin(source_.text(), offset(mark));
     last_offset_ = begin;
     if (!check_closed(begin)) return;
-    const bool quoted = tag == "!" || !is_plain(tag);
+    const bool quoted = tag == "!" || (!is_plain(tag) && !is_typed);
     Value value;
     value.kind = Value::Kind::kScalar;
     value.location = source_.at(begin);
@@ -170,6 +173,16 @@ class YamlEvents : public YAML::EventHandler {
     return false;
   }
 
+  // `!!int "4"` is 4 (YAML 1.1, and PyYAML's SafeLoader).
+  static bool is_of_type(const std::string& tag, const std::string& text) {
+    if (text.empty() || tag.compare(0, kCoreTag.size(), kCoreTag) != 0) return false;
+    const std::string_view type = std::string_view(tag).substr(kCoreTag.size());
+    if (type == "int") return text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos && text != "-";
+    if (type == "bool") return text == "true" || text == "false";
+    double ignored = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), ignored);
+    return type == "float" && status == std::errc() && end == text.data() + text.size();
+  }
   static bool is_plain(const std::string& tag) { return tag.empty() || tag == "?"; }
   size_t offset(const YAML::Mark& mark) const { return source_.offset(mark.line, mark.column); }
 

@@ -165,7 +165,8 @@ TEST_CASE("YAML: syntax errors name the place that has to change", "[value]") {
 
 TEST_CASE("YAML: tags, merge keys and keys that are no text are refused by name", "[value]") {
   CHECK(yaml_mistake("a: !python/tuple [1]\n") == "DS0002 1:4 found the tag '!python/tuple', expected no tag");
-  CHECK(yaml_mistake("a: !!int 3\n") == "DS0002 1:4 found the tag '!!int', expected no tag");
+  CHECK(yaml_mistake("a: !!int x3\n") == "DS0002 1:4 found the tag '!!int', expected no tag");
+  CHECK(yaml_mistake("a: !!set {b}\n") == "DS0002 1:4 found the tag '!!set', expected no tag");
   CHECK(yaml_mistake("x: &x {a: 1}\ny:\n  <<: *x\n") == "DS0002 3:3 found the merge key '<<', expected a plain key");
   CHECK(yaml_mistake("[a]: 1\n") == "DS0002 1:1 found a key that is not text, expected a name");
   CHECK(yaml_mistake("? {a: 1}\n: 1\n") == "DS0002 1:3 found a key that is not text, expected a name");
@@ -173,6 +174,12 @@ TEST_CASE("YAML: tags, merge keys and keys that are no text are refused by name"
   CHECK(yaml_mistake("a: &k b\n*k : 1\n") == "DS0002 2:1 found a key that is not text, expected a name");
   CHECK(yaml("'<<': 1\n").entries[0].first == "<<");
   CHECK(yaml("a: !!str 010\n").find("a")->quoted);
+  for (const char* typed : {"a: !!int \"4\"\n", "a: !!float '4'\n", "a: !!int 4\n"}) {
+    const Value one = yaml(typed);
+    CHECK(one.find("a")->text == "4");
+    CHECK_FALSE(one.find("a")->quoted);
+  }
+  CHECK_FALSE(yaml("a: !!bool \"true\"\n").find("a")->quoted);
 }
 
 TEST_CASE("YAML: bytes that are no text are refused", "[value]") {
