@@ -120,7 +120,8 @@ TEST_CASE("job: regression 48: secrets are refused wherever they would be writte
   }
   for (const char* text :
        {"TOKENIZERS_PARALLELISM=false", "HF_TOKEN=$HF_TOKEN", "export HF_TOKEN=\"$(cat ~/.token)\"", "HF_TOKEN=", "task-1",
-        "--tokens=7", "use_im_patch_token=False", "MAX_TOKEN=512", "token_ratios=[0.5,1]", "SORT_KEY=name", "hf_model", "A=b"}) {
+        "--tokens=7", "use_im_patch_token=False", "MAX_TOKEN=512", "token_ratios=[0.5,1]", "SORT_KEY=name", "hf_model", "A=b",
+        "--moe-token-dispatcher-type=alltoall", "moe_token_drop_policy=probs"}) {
     INFO(text);
     CHECK(secret_in(text).empty());
   }

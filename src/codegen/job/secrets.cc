@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, 9> kPrefixes = {"hf_",  "ghp_",  "gho_", 
 constexpr std::array<std::string_view, 7> kWords = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "CREDENTIALS"};
 constexpr std::array<std::string_view, 4> kEnds = {"API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "SECRET_KEY"};
 constexpr std::array<std::string_view, 6> kSwitches = {"TRUE", "FALSE", "NONE", "NULL", "YES", "NO"};
+constexpr std::array<std::string_view, 2> kKinds = {"_TYPE", "_POLICY"};  // moe_token_dispatcher_type
 constexpr std::array<std::string_view, 3> kPlaces = {"_PATH", "_FILE", "_DIR"};
 constexpr size_t kShortestToken = 16;  // behind the prefix
 
@@ -40,6 +41,7 @@ bool is_harmless_value(std::string_view name, std::string_view rest) {
 
 bool is_secret_name(std::string_view name) {
   const std::string upper = upper_of(name);
+  if (std::any_of(kKinds.begin(), kKinds.end(), [&upper](std::string_view end) { return upper.ends_with(end); })) return false;
   for (size_t begin = 0; begin <= upper.size();) {
     const size_t end = std::min(upper.find('_', begin), upper.size());
     if (std::find(kWords.begin(), kWords.end(), upper.substr(begin, end - begin)) != kWords.end()) return true;
