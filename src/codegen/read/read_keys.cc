@@ -54,6 +54,7 @@ bool is_hidden(const std::string& field) {
                                                  "derived.held_out",
                                                  "derived.layers_per_virtual_stage",
                                                  "derived.learned_positions",
+                                                 "derived.expert_factor",
                                                  "derived.feed_forward_factor"};
   return field.starts_with("derived.") && !field.starts_with(kSourceField) && kCarried.count(field) == 0;
 }
@@ -260,7 +261,9 @@ class TableReading {
         if (!found.is_assumed) lose(found, !found.unknown.empty() && has_field(key) ? found.unknown : how.reason);
         if (!found.is_assumed && !found.is_maybe) reading_.lost.back().is_file = how.is_file;
         return;
-      case How::kAutomatic: return lose(found, "'auto' is filled in by the program that reads the file");
+      case How::kAutomatic:
+        if (key.rows.empty() && key.reads.empty() && !is_accepted(found.key)) break;  // device_map of a script's own
+        return lose(found, "'auto' is filled in by the program that reads the file");
       case How::kNone: break;
     }
     if (found.is_assumed) return;

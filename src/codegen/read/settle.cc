@@ -42,6 +42,9 @@ void settle_model(ReadFields& fields) {
     derive(fields, "derived.feed_forward_factor", "model.feed_forward",
            text_of(fields, "model.gated_mlp") == "true" ? width * 2 / 3 / 64 * 64 : width);
   }
+  const auto experts = whole(fields, "model.num_experts"), width = whole(fields, "model.feed_forward");
+  if (experts && *experts > 1 && width && whole(fields, "derived.expert_factor"))
+    derive(fields, "derived.expert_factor", "model.expert_feed_forward", *width);
   if (const auto positions = whole(fields, "model.max_positions"); positions && text_of(fields, "derived.learned_positions") == "true")
     derive(fields, "derived.learned_positions", "model.learned_positions", *positions);
 }
@@ -250,8 +253,8 @@ void settle_derived(ReadFields& fields) {
   for (const char* name :
        {"derived.zero_stage", "derived.offload", "derived.pipeline_batch", "derived.save_interval", "derived.positive_seed",
         "derived.timeout_minutes", "derived.min_learning_rate_factor", "derived.lora_alpha_factor", "derived.mesh_2d", "derived.betas",
-        "derived.epochs", "derived.epoch_micro_batches", "derived.feed_forward_factor", "derived.learned_positions",
-        "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
+        "derived.epochs", "derived.epoch_micro_batches", "derived.feed_forward_factor", "derived.expert_factor",
+        "derived.learned_positions", "job.tasks_per_node", "job.cpus_per_task", "job.signal", "job.open_mode"}) {
     const auto it = fields.find(name);
     if (it != fields.end()) fields.erase(it);
   }

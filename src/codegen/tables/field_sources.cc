@@ -13,6 +13,7 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
       {"derived.zero_stage", {"strategy.sharding"}},
       {"derived.hidden_squared", {"model.hidden"}},
       {"derived.feed_forward_factor", {"model.feed_forward", "model.hidden"}},
+      {"derived.expert_factor", {"model.expert_feed_forward", "model.feed_forward"}},
       {"derived.learned_positions", {"model.learned_positions"}},
       {"derived.prefetch_elements", {"model.hidden"}},
       {"derived.persistence_elements", {"model.hidden"}},
