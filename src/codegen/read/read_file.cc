@@ -282,7 +282,8 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
            : is_list                           ? Diagnostics{no_settings(document)}
                                                : with_warnings(nothing_known(templates, document), read.diagnostics);
   }
-  if (read.ok() && document.is_script()) add_written_files(templates, document, choices, *read, read.diagnostics);
+  if (read.ok() && (document.is_script() || document.is(file_kind::kKubernetes)))
+    add_written_files(templates, document, choices, *read, read.diagnostics);
   // A script that the shell refuses is read as far as it goes, and is no error: it may be a form to be filled in.
   for (Diagnostic one : document.is_script() ? document.broken : Diagnostics{}) {
     one.severity = Severity::kWarning;
@@ -293,17 +294,27 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
 
 void add_written_files(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
                        std::vector<Reading>& readings, Diagnostics& diagnostics) {
+  const auto add = [&](const std::string& text, const std::string& path, const auto& is_it) {
+    const bool is_named = std::any_of(readings.begin(), readings.end(),
+                                      [&is_it](const Reading& one) { return std::any_of(one.lost.begin(), one.lost.end(), is_it); });
+    if (!is_named) return;
+    Result<std::vector<Reading>> read = read_config(templates, text, path, "", choices);
+    if (!read.ok()) return;  // it stays a file that is not here
+    for (Reading& one : readings) std::erase_if(one.lost, is_it);
+    append(diagnostics, read.diagnostics);
+    for (Reading& one : *read) readings.push_back(std::move(one));
+  };
   for (const foreign::ScriptPart& part : script.parts) {
-    for (const foreign::ScriptFile& file : part.script.files) {
-      const auto is_it = [&file](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); };
-      const bool is_named = std::any_of(readings.begin(), readings.end(),
-                                        [&is_it](const Reading& one) { return std::any_of(one.lost.begin(), one.lost.end(), is_it); });
-      if (!is_named) continue;
-      Result<std::vector<Reading>> read = read_config(templates, file.text, file.path, "", choices);
-      if (!read.ok()) continue;  // it stays a file that is not here
-      for (Reading& one : readings) std::erase_if(one.lost, is_it);
-      append(diagnostics, read.diagnostics);
-      for (Reading& one : *read) readings.push_back(std::move(one));
+    for (const foreign::ScriptFile& file : part.script.files)
+      add(file.text, file.path, [&file](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); });
+  }
+  // A ConfigMap's entries are files of the folder that it is mounted at.
+  for (const Value& root : script.roots) {
+    const TreeNode data = foreign::text(root, "kind") == "ConfigMap" ? foreign::node(root, "data") : TreeNode();
+    if (!data || data.value->kind != Value::Kind::kMap) continue;
+    for (const auto& [name, value] : data.value->entries) {
+      if (value.kind != Value::Kind::kScalar) continue;
+      add(value.text, name, [&end = name](const LostKey& lost) { return lost.is_file && lost.text.ends_with("/" + end); });
     }
   }
 }
