@@ -321,3 +321,79 @@ TEST_CASE("launched: Megatron-DeepSpeed is called so, NeMo's and verl's override
         1);
   CHECK(num_warnings("python -m verl.trainer.fsdp_sft_trainer data.train_batch_size=8 trainer.nnodes=1\n") == 0);
 }
+
+TEST_CASE("launched: torchrun takes what it is not given from PET_ variables, and a wrapper's own words start nothing") {
+  const std::string run = "train.py --model_name_or_path a/b --output_dir o --learning_rate 1e-5\n";
+  const FileSays by_variables = said("a.sh", "export PET_NPROC_PER_NODE=8 PET_NNODES=2\ntorchrun " + run);
+  CHECK(by_variables.text("hardware.gpus_per_node") == "8");
+  CHECK(by_variables.text("hardware.nodes") == "2");
+  CHECK(said("a.sh", "export PET_NPROC_PER_NODE=8\ntorchrun --nproc-per-node 4 " + run).text("hardware.gpus_per_node") == "4");
+  CHECK(said("a.sh", "PET_NPROC_PER_NODE=8\ntorchrun " + run).text("hardware.gpus_per_node").empty());  // not exported
+  CHECK(said("a.sh", "PET_NPROC_PER_NODE=8 python " + run).text("hardware.gpus_per_node").empty());
+  const std::string launch = "accelerate launch --num_processes 4 " + run;
+  CHECK(said("b.sh", "uv run --with deepspeed " + launch).text("derived.world") == "4");
+  CHECK(said("b.sh", "uv run -p python3.11 --extra deepspeed " + launch).text("derived.world") == "4");
+  CHECK(said("b.sh", "uv run --with accelerate deepspeed --num_gpus 2 " + run).is_read_as("deepspeed"));
+  CHECK(said("c.sh", "command torchrun --nproc_per_node 4 " + run).text("hardware.gpus_per_node") == "4");
+  CHECK(said("c.sh", "command -v torchrun --nproc_per_node 4\npython " + run).text("hardware.gpus_per_node").empty());
+}
+
+TEST_CASE("launched: several GPUs of one process are told, and counted where a launcher starts one for each") {
+  const auto num_told = [](const std::string& text) {
+    const FileSays file = said("a.sh", text);
+    CHECK((file.text("derived.world").empty() || file.text("derived.world") == "2"));
+    const auto is_it = [](const LostKey& lost) { return lost.key == "CUDA_VISIBLE_DEVICES"; };
+    const std::vector<LostKey>& lost = file.readings.back().lost;
+    return std::count_if(lost.begin(), lost.end(), is_it);
+  };
+  const std::string run = "train.py --model_name_or_path a/b --output_dir o --learning_rate 1e-5 --per_device_train_batch_size 4\n";
+  CHECK(num_told("CUDA_VISIBLE_DEVICES=0,1 python " + run) == 1);
+  CHECK(num_told("CUDA_VISIBLE_DEVICES=0,1 accelerate launch " + run) == 0);
+  CHECK(num_told("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 " + run) == 0);
+  CHECK(num_told("CUDA_VISIBLE_DEVICES=0,1 axolotl train a.yaml --learning_rate 1e-5 --num_epochs 2\n") == 0);
+  const FileSays spread =
+      said("b.sh", "python train.py --output_dir o --per_device_train_batch_size 4 --learning_rate 1 --device_map auto\n");
+  const std::vector<LostKey>& lost = spread.readings.back().lost;
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].reason.find("'auto'") == std::string::npos);
+}
+
+TEST_CASE("launched: an expert of Megatron-LM is as wide as the dense MLP unless it is said") {
+  const std::string model = "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 2 --hidden-size 1024 --num-attention-heads 16 ";
+  CHECK(said("a.sh", model + "--num-experts 4\n").text("model.expert_feed_forward") == "4096");
+  CHECK(said("a.sh", model + "--num-experts 4 --ffn-hidden-size 512\n").text("model.expert_feed_forward") == "512");
+  CHECK(said("a.sh", model + "--num-experts 4 --moe-ffn-hidden-size 256\n").text("model.expert_feed_forward") == "256");
+  CHECK(said("a.sh", model + "--num-experts 1\n").text("model.expert_feed_forward").empty());
+  CHECK(said("a.sh", model + "\n").text("model.expert_feed_forward").empty());
+}
+
+TEST_CASE("launched: a configuration by name hides that a program trains by rollouts, its own name does not") {
+  const auto num_warnings = [](const std::string& text) { return read_config(embedded_templates(), text, "d.sh").diagnostics.size(); };
+  CHECK(num_warnings("python3 -m verl.trainer.main_ppo --config-path=/x --config-name=grpo\n") == 1);
+  CHECK(num_warnings("python3 -m verl.trainer.main_sft --config-path=/x --config-name=sft\n") == 0);
+}
+
+TEST_CASE("launched: an entry of a manifest's own ConfigMap is the file that its command names") {
+  const std::string map =
+      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  ds.json: |\n    {\"zero_optimization\": {\"stage\": 3}}\n---\n";
+  const auto job = [](const std::string& file) {
+    return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  template:\n    spec:\n      containers:\n      - name: t\n"
+           "        command: [deepspeed, train.py, --deepspeed, " +
+           file + ", --output_dir, o, --learning_rate, \"1e-5\", --per_device_train_batch_size, \"2\"]\n" +
+           "        resources: {limits: {nvidia.com/gpu: 8}}\n";
+  };
+  CHECK(said("j.yaml", map + job("/config/ds.json")).text("strategy.sharding") == "zero3");
+  CHECK(said("j.yaml", map + job("/config/other_ds.json")).text("strategy.sharding").empty());
+  CHECK(said("j.yaml", job("/config/ds.json")).text("strategy.sharding").empty());
+}
+
+TEST_CASE("launched: samples of Megatron-LM are steps of its batch, unless the batch grows") {
+  const std::string run =
+      "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --lr 1e-4 ";
+  CHECK(said("a.sh", run + "--global-batch-size 8 --train-samples 800\n").text("train.steps") == "100");
+  CHECK(said("a.sh", run + "--global-batch-size 8 --train-samples 800 --lr-warmup-fraction 0.1\n").text("train.warmup_steps") == "10");
+  CHECK(said("a.sh", run + "--global-batch-size 8 --train-samples 800 --lr-decay-samples 80 --lr-warmup-fraction 0.1\n")
+            .text("train.warmup_steps")
+            .empty());
+  CHECK(said("a.sh", run + "--global-batch-size 8 --train-samples 800 --rampup-batch-size 2 2 80\n").text("train.steps").empty());
+}

@@ -110,7 +110,10 @@ class ScriptReader {
       gpus = visible_gpus(source_, part, line, file_);
       tell_started(line);
     }
-    if (seen.size() == 1) add(std::move(gpus));  // several runs see several sets
+    if (seen.size() != 1) return;  // several runs see several sets
+    const bool is_only_lost = gpus.fields.empty() && !readings_.empty();
+    if (!is_only_lost) return add(std::move(gpus));
+    readings_.back().lost.insert(readings_.back().lost.end(), gpus.lost.begin(), gpus.lost.end());
   }
 
   // bash run.sh, where nothing else trains.
@@ -289,6 +292,7 @@ class ScriptReader {
     if (is_jsrun) count_resource_sets(keys, nodes_of_lsf_);
     if (stage.program == LaunchProgram::kMpirun && !is_jsrun) count_launchers(line, keys);
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
+    for (const LaunchOption& one : stage.defaults) keys.push_back(found(one.name, one.value, true, one.span));
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
     if (const foreign::ShellWord* file = file_of_tool(stage, line); file != nullptr)
@@ -317,7 +321,11 @@ class ScriptReader {
     if (best.ok() && best->table.empty() && is_deepspeeds) engine(keys, *best);
     append(diagnostics_, best.diagnostics);
     if (!best.ok()) return;
-    add_open(is_read ? std::move(*best) : unread(keys, file_, stage.name), open);
+    if (is_read) return add_open(std::move(*best), open);
+    // python -m verl.trainer.main_ppo --config-name grpo: the name of the program is all that is known of it.
+    Reading other = unread(keys, file_, stage.name);
+    if (stage.has("config_name")) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), other));
+    add_open(std::move(other), open);
   }
 
   const TemplateSet& templates_;

@@ -31,8 +31,13 @@ Reading unread(const std::vector<FoundKey>& found, const std::string& file, cons
   Reading reading;
   reading.file = file;
   reading.tool = what;
-  for (const FoundKey& one : found)
-    reading.lost.push_back({one.key, one.text, fmt::format("no table knows the arguments of {}", what), one.at});
+  for (const FoundKey& one : found) {
+    const bool is_of_hydra = one.key == "config_name" || one.key == "config_path" || one.key == "config_dir";
+    reading.lost.push_back({one.key, one.text,
+                            is_of_hydra ? "it names a configuration of the program's own, which is not read"
+                                        : fmt::format("no table knows the arguments of {}", what),
+                            one.at});
+  }
   return reading;
 }
 

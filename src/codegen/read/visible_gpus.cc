@@ -54,6 +54,16 @@ Reading visible_gpus(const SourceText& source, const foreign::ScriptPart& part, 
   const int64_t n = devices == nullptr ? 0 : count_of(devices->known.empty() ? devices->value.text : devices->known);
   const bool is_counted = line.find(LaunchProgram::kAccelerate) != nullptr || line.find(LaunchProgram::kDeepspeed) != nullptr;
   Reading reading;
+  const bool is_one_process =
+      n > 1 && !is_counted && !takes_all(line) && !line.stages.empty() && line.stages.back().name.ends_with(".py");
+  if (is_one_process) {
+    reading.file = file;
+    reading.tool = "CUDA_VISIBLE_DEVICES";
+    reading.lost.push_back({"CUDA_VISIBLE_DEVICES", devices->known.empty() ? devices->value.text : devices->known,
+                            "one process is started, and what it does with these GPUs is its own matter: --gpus",
+                            source.at(devices->span.begin)});
+    return reading;
+  }
   if (n == 0 || (!takes_all(line) && (n > 1 || is_counted))) return reading;
   reading.file = file;
   reading.tool = "CUDA_VISIBLE_DEVICES";

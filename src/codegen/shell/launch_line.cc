@@ -61,9 +61,10 @@ class LineReader {
       : script_(script), command_(command), words_(script.commands[command].expanded) {}
 
   std::vector<LaunchStage> read() {
-    if (handles_files()) return {};
+    if (handles_files(words_)) return {};
     while (at_ < words_.size() && stages_.size() < kMaxStages) {
-      const LaunchProgram program = is_value_of_script() ? LaunchProgram::kOther : starts_program();
+      const LaunchProgram program =
+          is_value_of_script() || (stages_.empty() && is_value_of_uv(words_, at_)) ? LaunchProgram::kOther : starts_program();
       if (program == LaunchProgram::kOther) {
         ++at_;
         continue;
@@ -76,14 +77,6 @@ class LineReader {
   }
 
  private:
-  // find out/deepspeed -name x: a folder of a launcher's name starts nothing.
-  bool handles_files() const {
-    static const SwitchNames kTools = {"find",  "ls",    "cp",    "mv",   "rm",  "ln",   "cat",     "head", "tail",  "grep", "mkdir",
-                                       "touch", "chmod", "du",    "stat", "wc",  "tar",  "cd",      "test", "[",     "[[",   "sed",
-                                       "awk",   "rsync", "which", "git",  "pip", "type", "command", "echo", "printf"};
-    return !words_.empty() && kTools.count(base_name(words_[0].text)) > 0;
-  }
-
   // bash run.sh --backend deepspeed: the value of a script's option, where a script that starts what it is given has none in front.
   bool is_value_of_script() const {
     const auto is_shell_script = [this](size_t i) { return i < words_.size() && words_[i].text.ends_with(".sh"); };
@@ -174,6 +167,20 @@ class LineReader {
       out.options.push_back(std::move(option));
     }
     if (out.find("nproc_per_node") != nullptr || out.find("nnodes") != nullptr) stages_.push_back(std::move(out));
+  }
+
+  // Every option that torchrun is not given it takes from PET_ and its name (torch/distributed/argparse_util.py, env).
+  void add_defaults_of_torchrun(LaunchStage& stage) const {
+    for (const char* name : {"nnodes", "nproc_per_node"}) {
+      LaunchOption option;
+      std::string variable = "PET_";
+      for (const char* c = name; *c != '\0'; ++c) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+      if (stage.has(name) || !variable_in_environment(variable, option)) continue;
+      option.name = name;
+      option.spelled = variable;
+      option.has_value = true;
+      stage.defaults.push_back(std::move(option));
+    }
   }
 
   // In front of the command, exported before it, or of the container.
@@ -269,6 +276,7 @@ class LineReader {
       }
       out.options.push_back(option(word, switches, program));
     }
+    if (program == LaunchProgram::kTorchrun) add_defaults_of_torchrun(out);
     stages_.push_back(std::move(out));
     if (program == LaunchProgram::kScript || program == LaunchProgram::kSrun || program == LaunchProgram::kMpirun ||
         at_ >= words_.size())

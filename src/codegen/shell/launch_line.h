@@ -30,6 +30,7 @@ struct LaunchStage {
   std::string name;  // as written: "srun", "pretrain_gpt.py"
   TextSpan span;     // of the name
   std::vector<LaunchOption> options;
+  std::vector<LaunchOption> defaults;  // that variables of the environment give to torchrun
   std::vector<ShellWord> positionals;
   size_t command = 0;  // index in script.commands
 

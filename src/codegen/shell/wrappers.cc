@@ -4,12 +4,36 @@
 #include <array>
 
 namespace distsetup::foreign {
+namespace {
+
+std::string_view program_of(const ShellWord& word) { return std::string_view(word.text).substr(word.text.rfind('/') + 1); }
+
+}  // namespace
 
 bool starts_rest_of_line(std::string_view word) {
   static constexpr std::array<std::string_view, 22> kWrappers = {
       "exec",   "time",   "nohup", "env",    "numactl", "nice", "stdbuf", "timeout", "apptainer", "singularity", "shifter",
       "podman", "docker", "uv",    "poetry", "pixi",    "bash", "sh",     "eval",    "conda",     "mamba",       "micromamba"};
   return std::find(kWrappers.begin(), kWrappers.end(), word.substr(word.rfind('/') + 1)) != kWrappers.end();
+}
+
+bool handles_files(const std::vector<ShellWord>& words) {
+  static constexpr std::array<std::string_view, 30> kTools = {
+      "find", "ls",  "cp", "mv",   "rm", "ln", "cat", "head", "tail",  "grep",  "mkdir", "touch", "chmod", "du",   "stat",
+      "wc",   "tar", "cd", "test", "[",  "[[", "sed", "awk",  "rsync", "which", "git",   "pip",   "type",  "echo", "printf"};
+  if (words.empty()) return false;
+  if (words[0].text == "command") return words.size() > 1 && words[1].text.starts_with('-');  // command -v torchrun
+  return std::find(kTools.begin(), kTools.end(), program_of(words[0])) != kTools.end();
+}
+
+bool is_value_of_uv(const std::vector<ShellWord>& words, size_t at) {
+  static constexpr std::array<std::string_view, 15> kTaking = {
+      "--with",  "--with-editable", "--with-requirements", "--extra",    "--no-extra",
+      "--group", "--no-group",      "--only-group",        "--package",  "--python",
+      "-p",      "--project",       "--directory",         "--env-file", "--from"};
+  const auto is_uv = [](const ShellWord& word) { return program_of(word) == "uv" || program_of(word) == "uvx"; };
+  return at > 0 && std::any_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(at), is_uv) &&
+         std::find(kTaking.begin(), kTaking.end(), words[at - 1].text) != kTaking.end();
 }
 
 }  // namespace distsetup::foreign

@@ -1,9 +1,19 @@
-// Programs that start the rest of their line on the same node: containers, environments, limits.
+// Programs that start the rest of their line on the same node: containers, environments, limits. And words of a line that start
+// nothing.
 #pragma once
 #include <string_view>
+#include <vector>
+
+#include "codegen/shell/shell.h"
 
 namespace distsetup::foreign {
 
 bool starts_rest_of_line(std::string_view word);
+
+// find out/deepspeed -name x: a folder of a launcher's name starts nothing.
+bool handles_files(const std::vector<ShellWord>& words);
+
+// uv run --with deepspeed accelerate launch: a package or an interpreter that the environment gets.
+bool is_value_of_uv(const std::vector<ShellWord>& words, size_t at);
 
 }  // namespace distsetup::foreign
