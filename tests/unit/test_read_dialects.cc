@@ -332,3 +332,16 @@ TEST_CASE("read: launch lines whose settings stand in files assume nothing") {
   CHECK(stages.readings[0].chosen.assignments.size() == 1);
   CHECK(contains(stages.reason("mode"), "--data"));
 }
+
+TEST_CASE("dialects: keys of FSDP that nobody knows do not say that it is off") {
+  const std::string file = "strategy: fsdp\nfsdp:\n  sharding_strategy: full_shard\n  cpu_offload: false\n";
+  const std::string own = "  mixed_precision: bf16\n  use_activation_checkpointing: false\n  min_num_params: 1000000\n";
+  for (const std::string& text : {file, file + own}) {
+    const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, "fsdp.yaml");
+    REQUIRE(read.ok());
+    REQUIRE(read->size() == 1);
+    const Reading& one = (*read)[0];
+    CHECK(text_of(one.fields, "strategy.sharding") == "zero3");
+    CHECK(one.lost.size() == (text == file ? 0 : 3));
+  }
+}

@@ -121,9 +121,17 @@ class ValueSearch {
       const KeyReading reading = explainer_.explain(key);
       const KeyReading::How how = reading.how;
       const bool is_read = how == KeyReading::How::kConstant || how == KeyReading::How::kField || reading.is_settled;
-      it->second = how == KeyReading::How::kNone ? kUnexplained : is_read ? 0 : kLost;
+      const bool is_unexplained = how == KeyReading::How::kNone || (how == KeyReading::How::kDropped && is_known_by_section(key));
+      it->second = is_unexplained ? kUnexplained : is_read ? 0 : kLost;
     }
     return it->second;
+  }
+
+  // A name that only "fsdp.*" has a row for, where FSDP is off: it does not speak for that.
+  static bool is_known_by_section(const FileKey& key) {
+    return key.rows.empty() && std::all_of(key.reads.begin(), key.reads.end(), [](const ReadRow* row) {
+             return row->key.ends_with(".*") && (!row->when.empty() || !row->unless.empty());
+           });
   }
 
   // The least cost, by variable and value.
