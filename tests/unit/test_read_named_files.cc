@@ -131,3 +131,21 @@ TEST_CASE("named files: torchtitan's file by the flag of its script, whatever th
   CHECK(run.text("micro_batch") == "3");
   CHECK(run.text("train.sequence_length") == "8192");
 }
+
+TEST_CASE("named files: the hosts of deepspeed's own flag") {
+  const TemporaryDirectory folder;
+  const std::string script =
+      put(fs::path(folder.path()) / "run.sh", std::string("deepspeed --hostfile hosts --num_gpus 4 ") + kTrain + "\n");
+  CHECK(said(script).text("hardware.nodes").empty());
+  put(fs::path(folder.path()) / "hosts", "node1 slots=8\nnode2 slots=8\n");
+  const FileSays run = said(script);
+  CHECK(run.text("hardware.nodes") == "2");
+  CHECK(run.text("hardware.gpus_per_node") == "4");
+}
+
+TEST_CASE("named files: what only the caller gives is told, also where nothing else is given") {
+  const TemporaryDirectory folder;
+  const FileSays run = said(put(fs::path(folder.path()) / "run.sh", "torchrun --nproc_per_node 8 train.py \"$@\"\n"));
+  REQUIRE(run.readings.size() == 2);
+  CHECK(run.readings[1].lost.size() == 1);
+}

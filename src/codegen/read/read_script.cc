@@ -302,7 +302,7 @@ class ScriptReader {
     const std::string table = table_of(stage.program);
     if (!table.empty() && !keys.empty()) keys_of(table, std::move(keys), stage.name.ends_with("llamafactory-cli"));
     if (!table.empty() || keys.empty()) {
-      if (line.stages.size() > 1 && may_set_more(open)) add_open(unread({}, file_, stage.name), open);
+      if (line.stages.size() > 1 && !open.empty()) add_open(unread({}, file_, stage.name), open);
       return;
     }
     name_backend(stage, line, keys);
