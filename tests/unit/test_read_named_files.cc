@@ -149,3 +149,19 @@ TEST_CASE("named files: what only the caller gives is told, also where nothing e
   REQUIRE(run.readings.size() == 2);
   CHECK(run.readings[1].lost.size() == 1);
 }
+
+TEST_CASE("named files: an entry of a manifest's own ConfigMap is the file that its command names") {
+  const TemporaryDirectory folder;
+  const fs::path path = fs::path(folder.path()) / "j.yaml";
+  const std::string map =
+      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  ds.json: |\n    {\"zero_optimization\": {\"stage\": 3}}\n---\n";
+  const auto job = [](const std::string& file) {
+    return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  template:\n    spec:\n      containers:\n      - name: t\n"
+           "        command: [deepspeed, train.py, --deepspeed, " +
+           file + ", --output_dir, o, --learning_rate, \"1e-5\", --per_device_train_batch_size, \"2\"]\n" +
+           "        resources: {limits: {nvidia.com/gpu: 8}}\n";
+  };
+  CHECK(said(put(path, map + job("/config/ds.json"))).text("strategy.sharding") == "zero3");
+  CHECK(said(put(path, map + job("/config/other_ds.json"))).text("strategy.sharding").empty());
+  CHECK(said(put(path, job("/config/ds.json"))).text("strategy.sharding").empty());
+}

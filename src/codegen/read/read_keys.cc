@@ -261,9 +261,7 @@ class TableReading {
         if (!found.is_assumed) lose(found, !found.unknown.empty() && has_field(key) ? found.unknown : how.reason);
         if (!found.is_assumed && !found.is_maybe) reading_.lost.back().is_file = how.is_file;
         return;
-      case How::kAutomatic:
-        if (key.rows.empty() && key.reads.empty() && !is_accepted(found.key)) break;  // device_map of a script's own
-        return lose(found, "'auto' is filled in by the program that reads the file");
+      case How::kAutomatic: return lose(found, "'auto' is filled in by the program that reads the file");
       case How::kNone: break;
     }
     if (found.is_assumed) return;

@@ -266,7 +266,8 @@ class LineReader {
       if (!is_option(word.text)) {
         if (program != LaunchProgram::kScript && !is_open_in_front()) break;
         out.positionals.push_back(word);
-        const bool is_more = !out.options.empty() && out.options.back().has_value && !may_hold_arguments(word);
+        const bool is_value = word.text.find('=') == std::string::npos && !is_script_name(word.text);
+        const bool is_more = is_value && !out.options.empty() && out.options.back().has_value && !may_hold_arguments(word);
         if (is_more) out.options.back().more.push_back(word.text);
         continue;
       }
