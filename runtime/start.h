@@ -29,8 +29,8 @@ TrainingPlan read_training_plan(const std::string& plan_path, const std::string&
 // `output` empty: the directory of checkpoints.
 TrainingPlan asked_training_plan(const std::string& text, const std::string& output);
 
-// Makes the directory of checkpoints and takes its lock; a plan that was made from flags is written into the output directory, as seen from there. Errors
-// (kUnwritableFile): it cannot be made or written to, has no room for one checkpoint, or another run has it.
+// Makes the directory of checkpoints and takes its lock; a plan that was made from flags is written into the output directory, as seen
+// from there. Errors (kUnwritableFile): it cannot be made or written to, has no room for one checkpoint, or another run has it.
 Diagnostics prepare_run(const TrainingPlan& training, RunLock& lock);
 
 // The newest valid checkpoint; why newer ones are none.

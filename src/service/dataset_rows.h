@@ -12,7 +12,8 @@ namespace distsetup {
 std::string kind_of_row(const Json& row);
 // Why a row cannot be trained by the method, with the name of the field; nothing: it can. Answers that are pairs are text or messages.
 std::optional<std::string> row_mistake(const Json& row, const std::string& method);
-// Of all rows of a file: "row 3: 'chosen' is blank"; nothing: all are right. `has_template`: the model says how conversations are written.
+// Of all rows of a file: "row 3: 'chosen' is blank"; nothing: all are right. `has_template`: the model says how conversations are
+// written.
 std::optional<std::string> rows_mistake(const std::string& path, const std::string& method, bool has_template);
 
 struct WrittenRows {

@@ -120,7 +120,8 @@ class OpTimes {
   double product_s(const OpInstance& op) const {
     const double tokens = rows(op.reads.front(), op), first = columns(op.reads.front()), element = element_bytes();
     const Operand& result = op.writes.front();
-    if (result.kind == Operand::Kind::kGradient) return gemm_s(constants_.gemm, first, columns(op.reads[1]), tokens, element, element, SummedOver::kRows);
+    if (result.kind == Operand::Kind::kGradient)
+      return gemm_s(constants_.gemm, first, columns(op.reads[1]), tokens, element, element, SummedOver::kRows);
     return gemm_s(constants_.gemm, tokens, columns(result), first, element, element);
   }
 
