@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/json_text.h"
 
 namespace distsetup {

@@ -13,6 +13,7 @@
 #include "codegen/read/named_method.h"
 #include "codegen/read/read_script.h"
 #include "codegen/read/recognise.h"
+#include "codegen/read/tree.h"
 #include "codegen/shell/quote.h"
 #include "codegen/tables/load_table.h"
 
@@ -310,7 +311,7 @@ void add_written_files(const TemplateSet& templates, const foreign::Document& sc
   }
   // A ConfigMap's entries are files of the folder that it is mounted at.
   for (const Value& root : script.roots) {
-    const TreeNode data = foreign::text(root, "kind") == "ConfigMap" ? foreign::node(root, "data") : TreeNode();
+    const foreign::TreeNode data = foreign::text(root, "kind") == "ConfigMap" ? foreign::node(root, "data") : foreign::TreeNode();
     if (!data || data.value->kind != Value::Kind::kMap) continue;
     for (const auto& [name, value] : data.value->entries) {
       if (value.kind != Value::Kind::kScalar) continue;
