@@ -39,6 +39,7 @@ void unsloth(Setup& s, const Row& row) {
   fused_kernels(s);
   s.software.released = date_in(row.text("notes"));
   s.frozen_dtype = Dtype::kNf4Double;
+  s.lora.dtype = Dtype::kBf16;
   s.offload.activations = OffloadPlace::kHost;
   s.recompute = ActivationRecompute::kFull;
   if (row.says("notes", "alpaca")) s.sample_lengths = kAlpaca;

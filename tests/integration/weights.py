@@ -168,6 +168,8 @@ def check_greedy(binary, path, folder):
                               return_dict_in_generate=True)
     expected = []
     ends = {end for of in (model.config, model.generation_config) for end in [getattr(of, "eos_token_id", None)] if isinstance(end, int)}
+    if path != folder:  # a run that was trained on bytes, none of which ends a text
+        ends = set()
     is_ended = False
     for token, logits in zip(made.sequences[0, 37:].tolist(), made.logits):
         is_ended = token in ends

@@ -20,6 +20,7 @@ class BundledSettings {
  private:
   bool is_native_ = false;      // the bundled trainer runs it
   bool is_fsdp2_ = true;        // nobody asks for a trainer without torch.compile
+  bool is_ddp_ = true;          // nor for one without Unsloth's layers
   bool reads_sources_ = false;  // and makes token ids of files that are here
 };
 

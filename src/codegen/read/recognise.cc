@@ -266,11 +266,27 @@ const FileKind* kind_of_header(const FileKinds& kinds, std::string_view text, Ki
   return kind != nullptr && kind->form == form ? kind : nullptr;
 }
 
+// Most keys of the file are of the kind: Lightning runs files of other forms than its own, too.
+Result<bool> has_keys_of(const TemplateSet& templates, const FileKinds& kinds, const FileKind& kind, const TopKeys& top) {
+  Result<KnownKeys> known = known_keys(templates, kind);
+  if (!known.ok()) return known.diagnostics;
+  if (const FileKind* around = kind.within.empty() ? nullptr : kinds.find(kind.within)) {
+    const Result<KnownKeys> more = known_keys(templates, *around);
+    if (!more.ok()) return more.diagnostics;
+    known->top.insert(more->top.begin(), more->top.end());
+  }
+  return is_most(top.num_known(*known), top.keys.size());
+}
+
 Result<const FileKind*> kind_of_keys(const TemplateSet& templates, const FileKinds& kinds, const Document& d) {
   const TopKeys top = top_keys(d);
   if (const FileKind* unfilled = kind_of_template(kinds, d)) return unfilled;
   const KindForm form = d.form == TextForm::kToml ? KindForm::kToml : KindForm::kTree;
-  if (const FileKind* told = kind_of_header(kinds, d.text, form)) return told;
+  if (const FileKind* told = kind_of_header(kinds, d.text, form)) {
+    const Result<bool> is_its = has_keys_of(templates, kinds, *told, top);
+    if (!is_its.ok()) return is_its.diagnostics;
+    if (*is_its) return told;
+  }
   const FileKind* best = nullptr;
   Score best_score;
   for (const FileKind& one : kinds.all) {

@@ -63,6 +63,7 @@ struct Software {
   bool attention_output_copied = false;  // q concatenated into [B, H, S, D]: the attention output is copied (litgpt until 2024-06)
   bool residual_in_fp32 = false;         // k-bit preparation made embedding, norms and head fp32: the residual stream follows
   bool unquantised_in_fp32 = false;      // and they stay so (peft's prepare_model_for_kbit_training with nothing behind it)
+  bool adapters_in_compute_type = false;  // what goes into an adapter is not copied in fp32 first (Unsloth)
   bool gradient_as_bucket_view = false;  // DDP
   bool kv_heads_repeated = false;        // before flash attention too (Transformers' Mistral before 4.48)
   bool low_precision_logits_kept =

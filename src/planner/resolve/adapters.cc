@@ -147,7 +147,7 @@ void set_adapters(Setup& s, std::string_view kind) {
   // for which PEFT makes an fp32 copy of each adapter's input (peft/tuners/lora/layer.py, _cast_input_dtype).
   if (s.compute != Dtype::kF32) {
     s.autocast = s.traits().autocast;
-    s.lora.dtype = s.autocast ? Dtype::kF32 : Dtype::kBf16;
+    s.lora.dtype = s.autocast && !s.software.adapters_in_compute_type ? Dtype::kF32 : Dtype::kBf16;
   }
   s.lora.rank = kRank;
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;

@@ -43,9 +43,10 @@ namespace {
 
 void read_trainer(Resolving& r, std::string_view target) {
   const std::string name = r.spec.text("trainer.name").value_or(std::string(kNative));
-  if (r.spec.text("trainer.code_base").has_value() && !has_variant(r.presets, name, "transformers"))
-    r.fail(code::kUnsupportedFeature, "trainer.code_base", fmt::format("code_base is of trainer fsdp2, this is {}", name),
-           "leave it away: other trainers have one program each");
+  const std::string code_base = r.spec.text("trainer.code_base").value_or("");
+  if (!code_base.empty() && !has_variant(r.presets, name, code_base == "torchtitan" ? "transformers" : code_base))
+    r.fail(code::kUnsupportedFeature, "trainer.code_base", fmt::format("trainer {} does not run the layers of {}", name, code_base),
+           "torchtitan and transformers are of --trainer fsdp2, unsloth of --trainer ddp; others have one program each");
   Result<TrainerFacts> facts = find_trainer(r.presets, name, r.spec.at("trainer.name"), target);
   if (!facts.ok()) return append(r.said, std::move(facts.diagnostics));
   r.problem.trainer = std::move(*facts);
@@ -311,7 +312,7 @@ Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const 
   const std::string name = spec.text("trainer.name").value_or(""), code_base = spec.text("trainer.code_base").value_or("");
   std::string target = spec.text("launch.target").value_or("");
   const bool is_open = target.empty() || target == kNative;  // a target is written for a program of its own
-  if (code_base == "torchtitan" || (code_base == "transformers" && is_open)) target = code_base;
+  if (code_base == "torchtitan" || (has_variant(presets, name, code_base) && is_open)) target = code_base;
   Result<Problem> problem = resolve_trainer(spec, presets, inputs, target);
   if (problem.ok() || !has_variant(presets, name, target)) return problem;
   return resolve_trainer(spec, presets, inputs, "");

@@ -42,6 +42,7 @@ inline constexpr Named<bool Software::*> kSoftwareFlags[] = {
     {"gradients_freed_after_step", &Software::gradients_freed_after_step},
     {"attention_output_copied", &Software::attention_output_copied},
     {"residual_in_fp32", &Software::residual_in_fp32},
+    {"adapters_in_compute_type", &Software::adapters_in_compute_type},
     {"gradient_as_bucket_view", &Software::gradient_as_bucket_view},
     {"kv_heads_repeated", &Software::kv_heads_repeated},
     {"low_precision_logits_kept", &Software::low_precision_logits_kept},

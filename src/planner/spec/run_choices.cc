@@ -28,8 +28,8 @@ const std::vector<AmbiguousChoice>& tools() {
       {"llama_factory", kStarts},
       {"ms_swift", kStarts},
       {"unsloth",
-       "it is the Hugging Face Trainer with kernels of its own: write ddp, with --program hf_fused --loss-head fused "
-       "--offload-activations host"},
+       "it is the Hugging Face Trainer with kernels of its own: write ddp --code-base unsloth, with --recompute full "
+       "--offload-activations host where checkpoints are \"unsloth\""},
       {"torchtune", "it is FSDP2 on several GPUs: write fsdp2, and ddp for one"},
   };
   return table;
