@@ -166,11 +166,13 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
   return {said};
 }
 
+static bool is_of_trainer(const Reading& reading) {
+  return reading.table.starts_with("huggingface/") || reading.table.starts_with("trl/") || reading.table.starts_with("transformers/");
+}
+
 void assume_fsdp_of_trainer(const Location& at, bool has_no_axes, Reading& reading) {
-  const bool is_of_trainer =
-      reading.table.starts_with("huggingface/") || reading.table.starts_with("trl/") || reading.table.starts_with("transformers/");
   const auto sharding = reading.fields.find("strategy.sharding");
-  if (!is_of_trainer || sharding == reading.fields.end() || !sharding->second.key.starts_with("fsdp")) return;
+  if (!is_of_trainer(reading) || sharding == reading.fields.end() || !sharding->second.key.starts_with("fsdp")) return;
   const auto version = reading.fields.find("options.fsdp_version");
   const bool is_first = version != reading.fields.end() && field_text(version->second.value) == "1";
   const auto assume = [&](const char* field, Json value) {
@@ -184,13 +186,11 @@ void assume_fsdp_of_trainer(const Location& at, bool has_no_axes, Reading& readi
 
 void name_plain_trainer(const foreign::LaunchLine& line, const Location& at, Reading& reading) {
   using foreign::LaunchProgram;
-  const bool is_of_trainer =
-      reading.table.starts_with("huggingface/") || reading.table.starts_with("trl/") || reading.table.starts_with("transformers/");
   const bool is_open = line.find(LaunchProgram::kAccelerate) != nullptr || line.find(LaunchProgram::kDeepspeed) != nullptr;
   const bool names_other = std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return one.is_file || one.key.find("deepspeed") != std::string::npos || one.key.find("fsdp") != std::string::npos;
   });
-  if (!is_of_trainer) return;
+  if (!is_of_trainer(reading)) return;
   assume_fsdp_of_trainer(at, !is_open, reading);
   if (is_open || names_other) return;
   reading.fields.emplace("strategy.trainer", ReadField{Json("ddp"), "(trainer)", at, true});
