@@ -7,19 +7,15 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/diagnostic_codes.h"
+#include "base/file.h"
+#include "runtime/monitor/environment.h"
 
 namespace distsetup {
 namespace {
-
-std::string own_host() {
-  std::array<char, 256> host = {};
-  return ::gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
-}
 
 // 0, or errno. A lock of the open file, not of the process: closing another one of this path leaves it.
 int try_lock(int fd) {
@@ -45,9 +41,9 @@ RunLock::~RunLock() {
 }
 
 Diagnostics RunLock::take(const std::string& directory, double patience_s) {
-  const std::string path = directory + "/.lock", host = own_host();
+  const std::string path = directory + "/.lock", host = host_name();
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd_ < 0) return {error(code::kUnwritableFile, {path}, fmt::format("cannot open '{}': {}", path, std::strerror(errno)))};
+  if (fd_ < 0) return {error(code::kUnwritableFile, {path}, fmt::format("cannot open '{}', {}", path, errno_text(errno)))};
   const double begin_s = now_s();
   int failure = try_lock(fd_);
   while (is_held(failure) && !text_of(fd_).ends_with(" of " + host) && now_s() - begin_s < patience_s) {
@@ -62,12 +58,12 @@ Diagnostics RunLock::take(const std::string& directory, double patience_s) {
                   "wait for its end or stop it, or name another --output")};
   }
   if (failure != 0)
-    return {warning(
-        code::kUnwritableFile, {path},
-        fmt::format("'{}' cannot be locked ({}): a second run in this directory is not noticed", path, std::strerror(failure)))};
+    return {
+        warning(code::kUnwritableFile, {path},
+                fmt::format("'{}' cannot be locked ({}): a second run in this directory is not noticed", path, errno_text(failure)))};
   const std::string text = fmt::format("process {} of {}\n", ::getpid(), host);
   const bool is_written = ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (!is_written) return {error(code::kUnwritableFile, {path}, fmt::format("cannot write '{}': {}", path, std::strerror(errno)))};
+  if (!is_written) return {error(code::kUnwritableFile, {path}, fmt::format("cannot write '{}', {}", path, errno_text(errno)))};
   return {};
 }
 

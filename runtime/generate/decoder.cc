@@ -84,7 +84,7 @@ struct RopeTable {
 struct Decoder::State {
   State(const Plan& p, int64_t most);
   void fill_rope(int64_t length);
-  bool turns_otherwise(int64_t length);
+  bool follow_length(int64_t length);
   void bind_rows(Rows& rows, Schedule list);
   void shift(Rows& rows, size_t call, size_t read, const void* table);
   void run(Rows& rows, std::span<const int64_t> ids);
@@ -100,7 +100,7 @@ struct Decoder::State {
   std::vector<KeyValueCache> caches;  // per layer
   std::vector<float> logits;
   int64_t num_tokens = 0, rope_length = 0;
-  std::vector<int64_t> ids_read;  // of a model whose positions may turn otherwise
+  std::vector<int64_t> ids_read;  // with longrope, whose keys are made again once
 };
 
 Decoder::State::State(const Plan& p, int64_t most) : plan(without_capacity(p)), most_tokens(most) {
@@ -134,14 +134,13 @@ void Decoder::State::fill_rope(int64_t length) {
   }
 }
 
-// What the next tokens bring the text to: beyond the original context two kinds of scaling have other tables. True where kept keys
-// have to be made again, too, as Transformers does it: with longrope, once; a base that grows leaves them.
-bool Decoder::State::turns_otherwise(int64_t length) {
+// Tables for a text that the next tokens make that long: beyond the original context two kinds of scaling have other ones. True where
+// kept keys have to be made again, too, as Transformers does it: with longrope, once; a base that grows leaves them.
+bool Decoder::State::follow_length(int64_t length) {
   const int64_t original = plan.model.rope_original_positions;
   const std::string& kind = plan.model.rope_scaling;
   if ((kind != "longrope" && kind != "dynamic") || length <= std::max(original, rope_length)) return false;
-  const bool is_first = rope_length <= original;
-  if (kind == "longrope" && !is_first) return false;
+  if (kind == "longrope" && rope_length > original) return false;
   fill_rope(length);
   return kind == "longrope";
 }
@@ -246,9 +245,9 @@ std::span<const float> Decoder::read(std::span<const int64_t> ids) {
   for (const int64_t id : ids) CHECK(id >= 0 && id < s.plan.model.vocabulary, "token {} of {}", id, s.plan.model.vocabulary);
   if (s.plan.model.rope_scaling == "longrope") {
     s.ids_read.insert(s.ids_read.end(), ids.begin(), ids.end());
-    if (s.turns_otherwise(std::ssize(s.ids_read))) s.num_tokens = 0, ids = s.ids_read;
+    if (s.follow_length(std::ssize(s.ids_read))) s.num_tokens = 0, ids = s.ids_read;
   } else {
-    s.turns_otherwise(s.num_tokens + std::ssize(ids));
+    s.follow_length(s.num_tokens + std::ssize(ids));
   }
   while (!ids.empty()) {
     Rows& rows = int64_t(ids.size()) >= kPromptRows ? s.several : s.one;

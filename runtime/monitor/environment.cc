@@ -52,12 +52,12 @@ class LauncherVariables {
   const Getenv& get_;
 };
 
+}  // namespace
+
 std::string host_name() {
   char text[256] = {};
   return ::gethostname(text, sizeof(text) - 1) == 0 ? text : "unknown host";
 }
-
-}  // namespace
 
 std::optional<std::string> process_getenv(const std::string& name) {
   const char* value = std::getenv(name.c_str());

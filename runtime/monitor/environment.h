@@ -19,6 +19,8 @@ struct RankEnvironment {
   Rendezvous rendezvous;  // timeouts are the plan's, set later
 };
 
+std::string host_name();  // of this machine; "unknown host" where it has none
+
 using Getenv = std::function<std::optional<std::string>(const std::string&)>;
 std::optional<std::string> process_getenv(const std::string& name);
 

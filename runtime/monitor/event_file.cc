@@ -13,6 +13,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "runtime/monitor/environment.h"
 
 namespace distsetup {
 namespace {
@@ -92,11 +93,9 @@ Diagnostics EventFile::append(std::string_view event) {
 Diagnostics EventFile::open(const std::string& directory, int64_t step) {
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   path_ = fmt::format("{}/events.out.tfevents.{}.{}.{}", directory, std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-                      host.data(), ::getpid());
+                      host_name(), ::getpid());
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) return {error(code::kUnwritableFile, {path_}, fmt::format("cannot write '{}', {}", path_, errno_text(errno)))};
   Diagnostics said = append(event(0, field_of_bytes(3, "brain.Event:2")));

@@ -50,10 +50,11 @@ struct Geometry {
   double rope_mscale_all = 0;  // whose square scores are multiplied by; 0: not stated
   bool rope_truncated = true;  // yarn's ramp begins and ends at whole pairs (GPT-OSS: false)
   int64_t rope_original_positions = 0;
-  std::vector<double> rope_short_factors, rope_long_factors;  // longrope: what the wavelength of each pair is multiplied by, in
-  double rope_short_amplitude = 0, rope_long_amplitude = 0;   // sequences of the original context and in longer ones (Phi 3);
-                                                              // amplitudes of their own (Phi 3.5 MoE); 0: as rope_amplitude
-  double local_rope_base = 0;                                 // of layers with a window (Gemma 3); 0: rope_base
+  // longrope (Phi 3): what the wavelength of each pair is multiplied by, in sequences of the original context and in longer ones; and
+  // amplitudes of their own (Phi 3.5 MoE), 0: as rope_amplitude.
+  std::vector<double> rope_short_factors, rope_long_factors;
+  double rope_short_amplitude = 0, rope_long_amplitude = 0;
+  double local_rope_base = 0;       // of layers with a window (Gemma 3); 0: rope_base
   double query_scalar = 0;          // scores are divided by its root (Gemma: query_pre_attn_scalar); 0: by that of d
   double attention_multiplier = 0;  // scores are multiplied by it instead (Granite); 0: they are not
   bool attention_sinks = false;     // a score of each head's own takes part in the softmax, and has no value (GPT-OSS)

@@ -56,9 +56,9 @@ void put_longrope(const Geometry& g, Json& config) {
   if (g.rope_factor * static_cast<double>(g.rope_original_positions) != static_cast<double>(g.max_positions))
     rope["factor"] = g.rope_factor;
   if (g.rope_amplitude != 0) rope["attention_factor"] = g.rope_amplitude;
-  if (g.rope_short_amplitude != 0) rope["short_mscale"] = g.rope_short_amplitude;
   if (g.rope_long_amplitude != 0) rope["long_mscale"] = g.rope_long_amplitude;
-  if (g.rope_short_amplitude != 0) rope["original_max_position_embeddings"] = g.rope_original_positions;
+  if (g.rope_short_amplitude != 0)  // Phi 3.5 MoE has the original context here, too
+    rope.update({{"short_mscale", g.rope_short_amplitude}, {"original_max_position_embeddings", g.rope_original_positions}});
   config["original_max_position_embeddings"] = g.rope_original_positions;
   config["rope_scaling"] = rope;
 }

@@ -5,13 +5,13 @@
 // ("dynamic NTK"): as modeling_rope_utils.py computes both.
 #include "model/rope.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace distsetup {
 namespace {

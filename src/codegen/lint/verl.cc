@@ -48,15 +48,14 @@ void verl_sft(const Document& d, const ScriptPart& part, const LaunchLine& line,
 
 // An update takes no more than what one round generates (trainer/ppo/ray_trainer.py, _validate_config; since release 0.5
 // workers/config/actor.py, validate).
-void verl_ppo(const Document& d, const ScriptPart& part, const LaunchStage& run, Findings& report) {
+void verl_ppo(const Document& d, const LaunchStage& run, Findings& report) {
   if (run.name.find("verl.trainer.main_ppo") == std::string::npos) return;
-  const ShellWord *at = nullptr, *of_actor = nullptr, *dynamic = nullptr;
-  const auto batch = override_of(run, "data.train_batch_size", &at);
+  const ShellWord *of_actor = nullptr, *dynamic = nullptr;
+  const auto batch = override_of(run, "data.train_batch_size");
   const auto mini = override_of(run, "actor_rollout_ref.actor.ppo_mini_batch_size", &of_actor);
   override_of(run, "actor_rollout_ref.actor.use_dynamic_bsz", &dynamic);
   const bool is_fixed = dynamic == nullptr || lower(dynamic->text).ends_with("=false");
   if (!batch || !mini || *mini <= *batch || !is_fixed) return;
-  const bool is_open = comes_from_caller(d, part.script, at->span) || comes_from_caller(d, part.script, of_actor->span);
   report.add("VRL002", d, of_actor->span,
              fmt::format("a mini-batch of {} is more than the {} of data.train_batch_size", *mini, *batch));
 }
@@ -69,7 +68,7 @@ void check_verl(const LintSetup&, const Document& d, Findings& report) {
       const LaunchStage* script = line.find(LaunchProgram::kScript);
       if (script == nullptr) continue;
       verl_sft(d, part, line, *script, report);
-      verl_ppo(d, part, *script, report);
+      verl_ppo(d, *script, report);
     }
   }
 }

@@ -111,8 +111,8 @@ void settle(Plan& plan, const Spread& spread) {
   m.device_low_bytes = static_cast<int64_t>(of.low);
   m.device_high_bytes = static_cast<int64_t>(of.high);
   m.fit_probability = chance_to_fit(need, static_cast<double>(m.capacity_bytes), spread);
-  const auto usable = static_cast<int64_t>(kUsableHostShare * static_cast<double>(plan.hardware.host_memory_bytes));
-  if (offloads_natively(plan) && plan.hardware.host_memory_bytes > 0 && m.host_bytes_per_node > usable) m.fit_probability = 0;
+  if (offloads_natively(plan) && plan.hardware.host_memory_bytes > 0 && m.host_bytes_per_node > usable_host_bytes(plan.hardware))
+    m.fit_probability = 0;
   plan.verdict = verdict_of(m.fit_probability);
 }
 

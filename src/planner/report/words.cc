@@ -24,15 +24,14 @@ std::string_view rank_word(const HardwarePlan& hardware) { return hardware.accel
 
 bool lacks_host_memory(const Plan& plan) {
   const MemoryPlan& m = plan.memory;
-  const double usable = kUsableHostShare * static_cast<double>(plan.hardware.host_memory_bytes);
-  return plan.verdict == Verdict::kDoesNotFit && m.device_bytes <= m.capacity_bytes && usable > 0 &&
-         static_cast<double>(m.host_bytes_per_node) > usable;
+  return plan.verdict == Verdict::kDoesNotFit && m.device_bytes <= m.capacity_bytes && plan.hardware.host_memory_bytes > 0 &&
+         m.host_bytes_per_node > usable_host_bytes(plan.hardware);
 }
 
 std::string memory_words(const Plan& plan) {
   if (lacks_host_memory(plan))
     return fmt::format("{} of {} of host memory per node", format_bytes(plan.memory.host_bytes_per_node),
-                       format_bytes(static_cast<int64_t>(kUsableHostShare * static_cast<double>(plan.hardware.host_memory_bytes))));
+                       format_bytes(usable_host_bytes(plan.hardware)));
   return fmt::format("{} of {} per {}", format_bytes(plan.memory.device_bytes), format_bytes(plan.memory.capacity_bytes),
                      rank_word(plan.hardware));
 }

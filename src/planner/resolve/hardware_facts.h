@@ -16,6 +16,9 @@ int64_t communicator_bytes(const Plan& plan);
 
 // Of a node's memory; the rest is the operating system's, data loaders' and page cache's.
 inline constexpr double kUsableHostShare = 0.9;
+inline int64_t usable_host_bytes(const HardwarePlan& hardware) {
+  return static_cast<int64_t>(kUsableHostShare * static_cast<double>(hardware.host_memory_bytes));
+}
 
 // What PyTorch's caching allocator asks of the driver for one allocation of its own: requests up to 1 MiB share 2 MiB segments, up to
 // 10 MiB share 20 MiB segments, larger ones round up to 2 MiB. Source: c10/cuda/CUDACachingAllocator.cpp (kSmallBuffer, kLargeBuffer,

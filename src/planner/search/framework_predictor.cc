@@ -184,9 +184,8 @@ class FrameworkPredictor final : public Predictor {
   int64_t capacity() const { return p_.base.hardware.memory_bytes; }
 
   int64_t missing_host_bytes(const MemoryEstimate& memory) const {
-    const auto host = static_cast<double>(p_.base.hardware.host_memory_bytes);
-    if (host <= 0) return 0;
-    return std::max<int64_t>(0, memory.host_bytes_per_node - static_cast<int64_t>(kUsableHostShare * host));
+    const HardwarePlan& hardware = p_.base.hardware;
+    return hardware.host_memory_bytes <= 0 ? 0 : std::max<int64_t>(0, memory.host_bytes_per_node - usable_host_bytes(hardware));
   }
 
   const Known& simulated(const Choice& choice) {
