@@ -27,7 +27,9 @@ Setup own_script(const Row& row, Setup s) {
   s.program = s.compiled ? "unknown_compiled" : "unknown";
   s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.loss = s.compiled ? LossHead::kCompiled : LossHead::kEager;
-  s.software.online_softmax = s.compiled;  // one graph from tokens to loss: its logits stay in 16 bits
+  // One graph from tokens to loss: its logits stay in 16 bits, and are most often returned beside the loss.
+  s.software.online_softmax = s.compiled;
+  s.software.logits_kept = s.compiled && !row.says("notes", "returns the loss alone");
   s.optimizer_implementation = row.says("optimizer", "foreach") ? OptimizerImplementation::kForeach
                                : row.says("optimizer", "loop")  ? OptimizerImplementation::kForLoop
                                                                 : OptimizerImplementation::kFused;

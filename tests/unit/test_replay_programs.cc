@@ -49,7 +49,7 @@ int64_t saved_per_token(const Setup& s, TraceMode mode) {
   REQUIRE(program != nullptr);
   SymbolValues symbols{};
   fill_symbols(s, symbols);
-  const int64_t residual = 2 * s.model.hidden * s.tokens();
+  const int64_t residual = symbols[static_cast<size_t>(Symbol::kResidualBytes)] * s.model.hidden * s.tokens();
   const Trace trace = trace_section(program->block, facts_of(s), symbols, std::vector<bool>(program->block.weights.size(), true),
                                     {mode, false, residual, false});
   int64_t bytes = trace.input_freed_forward ? 0 : residual;
@@ -80,6 +80,36 @@ TEST_CASE("replay programs: a compiled block keeps no fp32 copies") {
   const int64_t h = 4096, A = 2 * 32 * 128, K = 2 * 8 * 128, F = 2 * 14336, lse = 4 * 32, rstd = 4;
   CHECK(saved_per_token(s, TraceMode::kKeepAll) == 8 * h + 4 * A + 3 * F + lse + 2 * rstd);  // x and h1 among them
   CHECK(saved_per_token(s, TraceMode::kOpSelective) == 2 * h + 2 * A + K + F + lse);
+}
+
+TEST_CASE("replay programs: one compiled graph of a whole script keeps fp32 residuals under autocast, and 16-bit logits") {
+  Setup s = torchtitan(8192);
+  s.program = "unknown_compiled";
+  s.compiled = true;
+  s.loss = LossHead::kCompiled;
+  const int64_t h = 4096, A = 2 * 32 * 128, F = 2 * 14336, lse = 4 * 32, rstd = 4;
+  CHECK(saved_per_token(s, TraceMode::kKeepAll) == 8 * h + 4 * A + 3 * F + lse + 2 * rstd);
+  s.software.residual_in_fp32 = true;
+  CHECK(saved_per_token(s, TraceMode::kKeepAll) == 12 * h + 4 * A + 3 * F + lse + 2 * rstd);
+  const auto most_in_head = [&] {
+    SymbolValues symbols{};
+    fill_symbols(s, symbols);
+    const ProgramSection& head = find_program(s.program)->heads[static_cast<size_t>(s.loss)];
+    const Trace trace = trace_section(head, facts_of(s), symbols, std::vector<bool>(head.weights.size(), true),
+                                      {TraceMode::kKeepAll, false, 0, false});
+    int64_t live = 0, most = 0;
+    for (const auto* events : {&trace.forward, &trace.backward}) {
+      for (const Event& event : *events) {
+        if (event.kind == Event::Kind::kAllocate) live += event.bytes;
+        if (event.kind == Event::Kind::kFree) live -= event.bytes;
+        most = std::max(most, live);
+      }
+    }
+    return most;
+  };
+  const int64_t alone = most_in_head();
+  s.software.logits_kept = true;  // a gradient of zeros for them, and that of the loss, beside them: 6 bytes in place of 2
+  CHECK(most_in_head() - alone == 4 * s.model.vocabulary * s.tokens());
 }
 
 TEST_CASE("replay programs: an MLP of two matrices keeps no gate") {

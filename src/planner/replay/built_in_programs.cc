@@ -1,5 +1,6 @@
 #include "planner/replay/built_in_programs.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,12 +34,28 @@ class ProgramLibrary {
       if (file == nullptr) return error(code::kUnknownProgram, base->location, "no presets/programs/" + base->text + ".yaml");
       const Result<Value> of = read_preset(*file);
       if (!of.ok() || of->find("base") != nullptr) return error(code::kUnknownProgram, base->location, "not a program of its own");
-      return program(*of, id, at);
+      return program(over(*of, value), id, at);
     }
     return program_from_value(value, id, kernels_, [this](std::string_view name) { return weights(name); });
   }
 
  private:
+  // What a file says over its base: a section replaces the base's as a whole.
+  static Value over(Value base, const Value& own) {
+    for (const Value::Entry& entry : own.entries) {
+      if (entry.first == "base") continue;
+      const auto same = std::find_if(base.entries.begin(), base.entries.end(),
+                                     [&](const Value::Entry& of_base) { return of_base.first == entry.first; });
+      if (same != base.entries.end()) {
+        same->second = entry.second;
+      } else {
+        base.entries.push_back(entry);
+        base.key_locations.push_back(entry.second.location);
+      }
+    }
+    return base;
+  }
+
   const Value* weights(std::string_view name) {
     const auto [it, fresh] = weights_.try_emplace(std::string(name));
     const PresetFile* file = fresh ? find_preset(presets_, "weights", name) : nullptr;

@@ -28,6 +28,8 @@ std::string default_loss_head(Resolving& r) {
   const TrainerFacts& facts = r.problem.trainer;
   const std::string target = r.spec.text("launch.target").value_or("");
   const std::optional<LossHead> head = usual_loss(r);
+  // A script that compiles its model has the loss in it.
+  if (facts.releases == nullptr && r.problem.setup.compiled && facts.loss_heads.contains("compiled")) return "compiled";
   if (!head.has_value() || !(target.empty() || target == kNative || target.starts_with(facts.releases->stack)))
     return facts.default_loss_head;
   return head == LossHead::kEager ? facts.default_loss_head : head == LossHead::kCompiled ? "compiled" : "chunked";
