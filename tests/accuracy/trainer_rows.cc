@@ -203,7 +203,11 @@ Result<Setup> trainer_row(const Row& row) {
   if (s.framework == Framework::kFsdp2 && contains(notes, "cp_size")) s.cp_method = CpMethod::kAllGather;
   s.software.gradients_freed_after_step = true;
   // accelerate's no_sync under FSDP: whole gradients until the last micro-batch (concept guide on gradient synchronization).
-  s.software.accumulates_whole = s.framework == Framework::kFsdp1 && contains(notes, "no_sync") && !contains(notes, "sync_each_batch");
+  // FSDP2 has it since accelerate 1.11 (its pull request 3762).
+  constexpr int kFsdp2WholeFrom = 202510;
+  s.software.accumulates_whole =
+      !contains(notes, "sync_each_batch") &&
+      (s.framework == Framework::kFsdp1 || (s.framework == Framework::kFsdp2 && s.software.released >= kFsdp2WholeFrom));
   if (row.says("flash_attention", "FA3")) s.flash_package = 3;
   if (row.says("flash_attention", "FA4")) s.flash_package = 4;
   if (row.text("compile") == "yes") compile(s);

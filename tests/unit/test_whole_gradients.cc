@@ -5,7 +5,9 @@
 #include "model/presets.h"
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/setup.h"
+#include "planner/search/framework_setup.h"
 #include "support/presets.h"
+#include "support/problems.h"
 
 namespace distsetup {
 namespace {
@@ -47,6 +49,33 @@ TEST_CASE("whole gradients: FSDP1 under no_sync holds a gradient per parameter f
   const int64_t one = simulate_memory(s).allocated_bytes;
   s.software.accumulates_whole = false;
   CHECK(simulate_memory(s).allocated_bytes == one);
+}
+
+// transformers/trainer.py 4.57: every micro-batch but the last under accelerator.no_sync; accelerate 1.11 knows it of FSDP2 too.
+TEST_CASE("whole gradients: plans for FSDP under the Hugging Face Trainer count them, torchtitan reduces each micro-batch") {
+  const auto gradients = [](Flags more, const char* accumulation) {
+    for (const std::pair<const char*, const char*>& one : {std::pair{"model", "8B"},
+                                                           {"nodes", "1"},
+                                                           {"recompute", "full"},
+                                                           {"micro-batch", "1"},
+                                                           {"sharding", "zero3"},
+                                                           {"gradient-accumulation", accumulation}})
+      more.emplace_back(one.first, one.second);
+    const Result<Problem> problem = resolved(more);
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    Setup s = base_setup(*problem, 1);
+    s.sharding = Sharding::kZero3;
+    s.dp_shard = 8;
+    s.recompute = ActivationRecompute::kFull;
+    s.gradient_accumulation = accumulation[0] - '0';
+    return static_cast<double>(simulate_memory(s).allocated_bytes);
+  };
+  const double parameters = 8.03e9;
+  for (const Flags& trainer : {Flags{{"trainer", "fsdp1"}}, Flags{{"trainer", "fsdp2"}, {"launch-target", "transformers"}}})
+    CHECK(gradients(trainer, "8") - gradients(trainer, "1") > 1.5 * parameters);
+  const Flags torchtitan = {{"trainer", "fsdp2"}};
+  CHECK(gradients(torchtitan, "8") - gradients(torchtitan, "1") < 0.5 * parameters);
 }
 
 TEST_CASE("4-bit matrices: a graph that outlives backward holds the inputs of two micro-batches") {
