@@ -6,6 +6,7 @@
 #include "planner/frameworks/deepspeed.h"
 #include "planner/frameworks/memory.h"
 #include "planner/frameworks/validate.h"
+#include "planner/frameworks/zero_host.h"
 #include "planner/time/step.h"
 #include "support/problems.h"
 
@@ -212,6 +213,23 @@ TEST_CASE("DeepSpeed's twin-flow: what cannot be split is refused, plan.json say
   CHECK(split->base.offload.optimizer_ratio == 0.4);
   CHECK_FALSE(with("deepspeed", {{"offload-optimizer-ratio", "0.4"}, {"optimizer", "lion"}}).ok());
   CHECK_FALSE(with("fsdp1", {{"offload-optimizer-ratio", "0.4"}}).ok());
+}
+
+// deepspeed/runtime/zero/stage3.py of 0.19.6: the master is not pinned, its gradient is, a sub-group of 1e9 elements at a time.
+TEST_CASE("DeepSpeed's stage 3 on the host: what is pinned is a power of two, what is not takes what it holds") {
+  Setup s = eight_gpus();
+  s.sharding = Sharding::kZero3;
+  s.offload.optimizer = OffloadPlace::kHost;
+  const double elements = 9.088e9, gib = 1024.0 * 1024 * 1024;  // 72.7B parameters on eight ranks
+  const auto host_gib = [&](bool pinned) {
+    s.offload.pin_memory = pinned;
+    return host_optimizer_bytes(s, 4 * elements, 8 * elements) / gib;
+  };
+  CHECK(host_gib(false) == Approx(18 * elements / gib));
+  // master 33.9, nine whole sub-groups of 4 GiB and a rest of 0.5, the 16-bit copy 32, moments 67.7
+  CHECK(host_gib(true) == Approx(4 * elements / gib + 9 * 4 + 0.5 + 32 + 8 * elements / gib));
+  s.sharding = Sharding::kZero2;
+  CHECK(host_gib(true) == Approx(64 + 64 + 32 + 8 * elements / gib));
 }
 
 // DeepSpeed's pull requests 5301 (pageable copies: 4 to 6 times slower) and 8207 (stage 3 waited for its gradients' copies).

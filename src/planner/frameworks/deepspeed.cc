@@ -22,12 +22,13 @@
 #include "planner/frameworks/stage_replay.h"
 #include "planner/frameworks/stages.h"
 #include "planner/frameworks/state_bytes.h"
+#include "planner/frameworks/zero_host.h"
 
 namespace distsetup {
 namespace {
 
 // Defaults of deepspeed/runtime/zero/config.py, in elements.
-constexpr double kGatherBucket = 5e9, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSubGroup = 1e9;
+constexpr double kGatherBucket = 5e9, kPrefetchBucket = 5e7, kMaxLive = 1e9, kSubGroup = kZeroSubGroup;
 
 struct ZeroElements {
   double all = 0;      // of the rank's pipeline stage, on this tensor-parallel rank
@@ -144,14 +145,8 @@ void add_optimizer(const Setup& s, const ZeroElements& n, const StateBytes& stat
       out.step_update += std::min(4 * n.trained / share, 4 * largest);
     return;
   }
-  // zero/stage_1_and_2.py: master, its gradient and the 16-bit copy are pinned, moments are not.
-  const auto pinned = [](double bytes) { return static_cast<double>(pinned_bytes(static_cast<int64_t>(bytes))); };
   const double master = moved * (s.master_copy ? 4 : bytes_of(s.parameter_dtype)) * n.trained / share;
-  if (s.offload.optimizer == OffloadPlace::kNvme) {
-    out.host += ranks * pinned(4 * std::min(master, 4 * kSubGroup));  // buffer_count 4 of the largest sub-group (offload_config.py)
-  } else {
-    out.host += ranks * (2 * pinned(master) + pinned(master / 2) + std::max(0.0, moved * state_bytes_here - master));
-  }
+  out.host += ranks * host_optimizer_bytes(s, master, std::max(0.0, moved * state_bytes_here - master));
   if (s.sharding != Sharding::kZero3) out.bucket_always += 2 * n.largest;  // stage_1_and_2.py, temp_grad_buffer_for_gpu_offload
 }
 
