@@ -109,6 +109,26 @@ TEST_CASE("gemm time: a thin product is bound by memory and rows off 16 bytes ru
   CHECK(gemm_s(rate, 8192, 4096, 4100, 2, 2) < 1.1 * gemm_s(rate, 8192, 4096, 4096, 2, 2));
 }
 
+TEST_CASE("step time: torch.compile pads an odd vocabulary where the head is in its graph, and copies the logits for it") {
+  Setup s = setup_of("gpt2", "h100_sxm", 1);
+  s.program = "unknown_compiled";
+  s.compiled = true;
+  s.loss = LossHead::kCompiled;
+  s.micro_batch = 16;
+  s.sequence_length = 1024;
+  const auto times = [&](int64_t vocabulary) {
+    s.model.vocabulary = vocabulary;
+    return step_s(s);
+  };
+  const double even = times(50304), odd = times(50257);
+  CHECK(odd > even);
+  CHECK(odd < 1.2 * even);
+  s.compiled = false;
+  s.program = "unknown";
+  s.loss = LossHead::kEager;
+  CHECK(times(50257) > 1.3 * times(50304));
+}
+
 TEST_CASE("attention FLOPs: causal half and a window counts its own positions and backward costs 2.5 forwards of work") {
   CHECK(mean_attended(8192, 0, false) == 4096);
   CHECK(mean_attended(8192, 4096, false) == 4096 * (1 - 0.25));

@@ -25,6 +25,7 @@
 namespace distsetup {
 namespace {
 
+constexpr int64_t kAligned = 8;         // 2-byte elements of 16 bytes
 constexpr double kTensorsPerLayer = 9;  // q, k, v, o, gate, up, down, two norms
 
 double frozen_or_compute_bytes(const Setup& s) { return s.finetune == Finetune::kFull ? 2 : std::min(2.0, bytes_of(s.frozen_dtype)); }
@@ -78,6 +79,7 @@ class StepModel {
   double scatter_layer_s(const LayerTime& layer, double trained) const;
   double gathered_bytes(double parameters) const;
   double optimizer_s(double parameters, double backward_s, TimeEstimate& t) const;
+  bool pads_head() const;
   double stage_send_s() const;
   double copies_s(double parameters, double trained) const;
 
@@ -88,9 +90,19 @@ class StepModel {
   const double micro_batches_;
 };
 
+// A script that compiles its model has the head in its graph, where Inductor pads what is misaligned
+// (torch/_inductor/fx_passes/pad_mm.py); trainers compile blocks.
+bool StepModel::pads_head() const {
+  return s_.compiled && s_.loss == LossHead::kCompiled && s_.program == "unknown_compiled" &&
+         padded_vocabulary(s_) / s_.tp % kAligned != 0;
+}
+
 // Head and loss forward and backward, of one micro-batch. The head stays in 16 bits with fp8 layers.
 double StepModel::head_s(double& flops) const {
-  const double vocabulary = static_cast<double>(padded_vocabulary(s_)) / s_.tp, bytes = c_.value_bytes;
+  const bool pads = pads_head();
+  const double own = static_cast<double>(padded_vocabulary(s_)) / s_.tp,
+               vocabulary = pads ? std::ceil(own / kAligned) * kAligned : own;
+  const double bytes = c_.value_bytes;
   flops = 2 * rank_.tokens * vocabulary * rank_.hidden * (rank_.full ? 3 : 2);
   double seconds = gemm_s(c_.gemm_wide, rank_.tokens, vocabulary, rank_.hidden, bytes, bytes) +
                    gemm_s(c_.gemm_wide, rank_.tokens, rank_.hidden, vocabulary, bytes, bytes);
@@ -98,7 +110,8 @@ double StepModel::head_s(double& flops) const {
   if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2);  // logits again
   const int split = s_.software.compiled_loss_gathers ? s_.tp : 1;  // a loss of whole logits gathers them first
   if (split > 1) seconds += all_gather_s(c_.fabric, rank_.tp_group, 2 * rank_.tokens * vocabulary * split);
-  return seconds + rank_.tokens * vocabulary * split * c_.loss_bytes_per_logit / c_.memory_bytes_per_s;
+  const double copied = pads ? 3 * 2 * 2 : 0;  // the logits without the padding, their gradient with it for either product
+  return seconds + rank_.tokens * vocabulary * split * (c_.loss_bytes_per_logit + copied) / c_.memory_bytes_per_s;
 }
 
 // The embedding: rows looked up, its gradient made and added up. In a pipeline the first stage's.
