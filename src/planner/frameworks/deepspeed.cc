@@ -320,7 +320,7 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   return out;
 }
 
-MemoryEstimate estimate_of(const RankReport& rank) {
+MemoryEstimate estimate_of(const Setup& s, const RankReport& rank) {
   MemoryEstimate out;
   const ZeroPeak& peak = rank.peak;
   out.peak_phase = peak.phase;
@@ -340,7 +340,9 @@ MemoryEstimate estimate_of(const RankReport& rank) {
   add("logits", peak.logits, peak.logits, "loss");
   add("communication", peak.communication, b.bucket_always + b.bucket, "backward");
   add("workspace", peak.workspace, peak.workspace, peak.phase);
-  out.by_phase = {{"load", rounded(b.load + b.optimizer)},
+  // The flat copy of all parameters is made on the host where the GPU has no room for it (zero/stage_1_and_2.py).
+  const bool flat_on_host = b.load + b.optimizer > static_cast<double>(s.gpu.usable_memory_bytes);
+  out.by_phase = {{"load", rounded((flat_on_host ? b.parameter : b.load) + b.optimizer)},
                   {"forward", rounded(rank.forward)},
                   {"loss", rounded(rank.loss)},
                   {"backward", rounded(rank.backward)},
@@ -384,7 +386,7 @@ MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
       fullest_stage = stage;
     }
   }
-  MemoryEstimate out = estimate_of(fullest);
+  MemoryEstimate out = estimate_of(s, fullest);
   out.host_bytes_per_node = rounded(host);
   out.checkpoint_bytes = rounded(checkpoint);
   if (depth == Depth::kReplay)

@@ -131,7 +131,10 @@ class Space {
   bool splits_sequence(int64_t cp) const {
     const int64_t length = p_.base.train.sequence_length;
     if (p_.cp_methods.empty() || length % (2 * cp) != 0) return false;
-    return p_.cp > 0 || takes_any_cp_ || length / cp >= kFewestContextTokens;
+    // Where micro-batch and accumulation are given, ranks that split a sequence take samples from a step: the user's to say.
+    const bool ranks_make_batch =
+        p_.micro_batch > 0 && p_.gradient_accumulation > 0 && p_.global_batch == 0 && p_.global_batch_tokens == 0;
+    return p_.cp > 0 || takes_any_cp_ || (length / cp >= kFewestContextTokens && (cp == 1 || !ranks_make_batch));
   }
 
   void experts(Choice c, int dp) {
