@@ -257,7 +257,8 @@ TEST_CASE("choices: where the host is too small that is what is said") {
   }));
 }
 
-// What ZeRO-3 keeps of an 8B on the host is more than that: the answer is a plan that lacks nothing on the device, not one that lacks less in all.
+// What ZeRO-3 keeps of an 8B on the host is more than that: the answer is a plan that lacks nothing on the device, not one that lacks
+// less in all.
 TEST_CASE("choices: a host that is too small is no reason to miss on the device as well") {
   const Result<Problem> problem = resolved({{"model", "8B"},
                                             {"gpu", "rtx_4090"},
@@ -357,4 +358,28 @@ TEST_CASE("where micro-batch and accumulation are given, no ranks are taken from
   };
   CHECK(cp_of({"global-batch", "8"}) > 1);
   CHECK(cp_of({"gradient-accumulation", "1"}) == 1);
+}
+
+TEST_CASE("a plan takes as long where its axes were searched as where they are given") {
+  Flags flags = {{"model", "mixtral_8x7b"},  {"nodes", "1"},        {"gpus", "8"}, {"trainer", "fsdp2"},
+                 {"sequence-length", "512"}, {"global-batch", "64"}};
+  const auto step_s = [&](int* tp, int* pp) {
+    const Result<Problem> problem = resolved(flags);
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    const Result<Plan> plan = make_plan(*problem);
+    REQUIRE(plan.ok());
+    *tp = plan->mesh.tp;
+    *pp = plan->mesh.pp;
+    return plan->time.step_s;
+  };
+  int tp = 0, pp = 0;
+  const double searched_s = step_s(&tp, &pp);
+  flags.emplace_back("tp", std::to_string(tp));
+  flags.emplace_back("pp", std::to_string(pp));
+  CHECK(step_s(&tp, &pp) == searched_s);
+  flags.pop_back();
+  flags.back().second = "8";  // DTensor's launches are counted once ranks split a layer
+  const double split_s = step_s(&tp, &pp);
+  CHECK(split_s >= searched_s);
 }

@@ -216,15 +216,16 @@ class FrameworkPredictor final : public Predictor {
 
   TimeEstimate estimate(const Choice& choice) {
     distsetup::apply(p_, choice, setup_);
-    auto of_sharding = constants_.find(choice.sharding);
-    if (of_sharding == constants_.end())
-      of_sharding = constants_.emplace(choice.sharding, time_constants(setup_, embedded_calibration())).first;
-    return estimate_time(setup_, of_sharding->second);
+    const std::pair depends_on(choice.sharding, choice.tp > 1);
+    auto found = constants_.find(depends_on);
+    if (found == constants_.end()) found = constants_.emplace(depends_on, time_constants(setup_, embedded_calibration())).first;
+    return estimate_time(setup_, found->second);
   }
 
   const Problem& p_;
-  Setup setup_;                                  // the problem's; a choice is applied to it when it is looked at
-  std::map<Sharding, TimeConstants> constants_;  // what else they depend on is no choice
+  Setup setup_;  // the problem's; a choice is applied to it when it is looked at
+  // By sharding, and whether tensor-parallel ranks split a layer: what else they depend on is no choice.
+  std::map<std::pair<Sharding, bool>, TimeConstants> constants_;
   std::map<MemoryKey, Known> known_;
   SearchCounts counts_;
 };
