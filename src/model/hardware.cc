@@ -84,6 +84,7 @@ Result<Gpu> gpu_from_value(const Value& value, const std::string& name) {
   reader.get("aliases", gpu.aliases);
   reader.require("vendor");
   reader.get("vendor", gpu.vendor);
+  reader.get("sold_like", gpu.sold_like);
   in.bytes("memory", gpu.memory_bytes);
   in.bytes("usable_memory", gpu.usable_memory_bytes);
   in.bytes("context_memory", gpu.context_bytes);

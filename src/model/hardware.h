@@ -25,6 +25,7 @@ struct Gpu {
   int64_t memory_bytes = 0;          // as marketed
   int64_t usable_memory_bytes = 0;   // as the driver reports to torch: the capacity that plans are measured against
   int64_t context_bytes = 0;         // of the driver's context, before the first tensor
+  std::string sold_like;             // the GPU whose machines are those of this one too, where no machine is listed for it; or empty
   double memory_bytes_per_s = 0;
   // Dense peaks with fp32 accumulation; 0 = the type is not supported.
   double peak_bf16_flops_per_s = 0;

@@ -57,8 +57,8 @@ std::optional<bool> has_head(const std::string& directory) {
 }
 
 // A text part with what the whole says of its embeddings. Where the two differ, as Transformers 5 writes them (Mistral 3 is tied and
-// its text part says it is not; Qwen3-VL's experts the other way round), what the folder holds decides, and without weights the text
-// part.
+// its text part says it is not; Qwen3-VL's experts the other way round), what the folder holds decides, and without weights the whole,
+// whose class ties them or not (PreTrainedModel.tie_weights of 5.24).
 void take_tied(const Value& whole, const std::string& directory, Value& text) {
   constexpr std::string_view kTied = "tie_word_embeddings";
   const Value* tied = whole.find(kTied);
@@ -69,8 +69,10 @@ void take_tied(const Value& whole, const std::string& directory, Value& text) {
     return;
   }
   for (Value::Entry& entry : text.entries)
-    if (entry.first == kTied && entry.second.text != tied->text)
-      if (const std::optional<bool> untied = has_head(directory)) entry.second.text = *untied ? "false" : "true";
+    if (entry.first == kTied && entry.second.text != tied->text) {
+      const std::optional<bool> untied = has_head(directory);
+      entry.second.text = !untied.has_value() ? tied->text : *untied ? "false" : "true";
+    }
 }
 
 Result<Geometry> as_text_part(Result<Geometry> part, const Value& at, std::string_view type) {

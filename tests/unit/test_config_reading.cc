@@ -1,4 +1,6 @@
 // What a config.json says in ways of its own: lists with something for each layer, positions, models inside models.
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 
@@ -117,6 +119,19 @@ TEST_CASE("config reading: a text part has its class's own numbers where it says
                 "config.json has no 'num_hidden_layers'");  // no text part
   CHECK_FALSE(
       from_json(R"({"model_type": "x", "text_config": {"model_type": "qwen3", "vocab_size": 320}})").ok());  // written over Llama
+}
+
+TEST_CASE("config.json: where the whole and its text part differ about tied embeddings, the whole's class decides") {
+  const auto tied = [](const char* whole, const char* part) {
+    const Result<Geometry> g = from_json(fmt::format(
+        R"({{"model_type": "llava", "tie_word_embeddings": {}, "text_config": {{"model_type": "llama", "vocab_size": 32064, "tie_word_embeddings": {}}}}})",
+        whole, part));
+    INFO(format_diagnostics(g.diagnostics));
+    REQUIRE(g.ok());
+    return g->tied_embeddings;
+  };
+  CHECK(tied("true", "false"));
+  CHECK_FALSE(tied("false", "true"));
 }
 
 TEST_CASE("config reading: families whose own code is not Transformers'") {

@@ -282,3 +282,20 @@ TEST_CASE("where nothing is said, a GPU without bf16 computes in fp16, and in fp
   }
   CHECK(compute({{"model", "llama3.2_1b"}, {"gpu", "l4"}, {"gpus", "1"}}).first == Dtype::kBf16);
 }
+
+TEST_CASE("a GPU without machines of its own is assumed in those of the GPU that it is sold like") {
+  const auto network = [](const char* gpu) {
+    const Result<Problem> problem = problem_of({{"model", "8B"}, {"nodes", "2"}, {"gpu", gpu}});
+    REQUIRE(problem.ok());
+    return std::pair(problem->base.hardware.network_bytes_per_s, fmt::format("{}", fmt::join(problem->base.assumptions, ", ")));
+  };
+  for (const auto& [gpu, like] : {std::pair{"h800_sxm", "h100_sxm"},
+                                  {"h20", "h100_sxm"},
+                                  {"a800_sxm_80", "a100_sxm_80"},
+                                  {"mi325x", "mi300x"},
+                                  {"mi350x", "mi355x"}}) {
+    INFO(gpu);
+    CHECK(network(gpu).first == network(like).first);
+    CHECK(network(gpu).second.find("Gb/s per GPU, as in ") != std::string::npos);
+  }
+}

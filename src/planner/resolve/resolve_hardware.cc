@@ -71,10 +71,11 @@ class HardwareResolver {
   }
 
   // The machine whose network and host memory stand for a GPU when none is named: its vendor's reference system first.
-  std::optional<Machine> typical_machine(const std::string& gpu) {
+  std::optional<Machine> typical_machine(const Gpu& gpu) {
     std::optional<Machine> best;
     int best_rank = 0;
-    for (const Machine& machine : machines_with(gpu)) {
+    const bool has_own = gpu.sold_like.empty() || !machines_with(gpu.name).empty();
+    for (const Machine& machine : machines_with(has_own ? gpu.name : gpu.sold_like)) {
       const std::string& id = machine.name;
       const int rank = id.starts_with("dgx_") ? 3 : id.starts_with("pcie_") || id.starts_with("local_") ? 2 : 1;
       if (rank <= best_rank) continue;
@@ -142,7 +143,7 @@ class HardwareResolver {
     if (count > 0 && given_per_node.has_value() && count != *given_per_node)
       fail(code::kConflict, "hardware.gpus_per_node",
            fmt::format("{} GPUs per node, but '{}' says {}", *given_per_node, *gpu_name, count), fmt::format("--gpus {}", count));
-    if (!is_machine_named_) machine_ = typical_machine(gpu->name);
+    if (!is_machine_named_) machine_ = typical_machine(*gpu);
     if (!is_machine_named_ && has_too_many(*gpu, given_per_node.value_or(count))) return std::nullopt;
     int64_t per_node = given_per_node.value_or(count);
     if (per_node == 0) per_node = machine_.has_value() ? machine_->gpus_per_node : kAssumedGpusPerNode;
@@ -232,7 +233,7 @@ class HardwareResolver {
     for (const std::string_view other : kTableGpus) {
       const std::optional<Gpu> g = load_gpu(other, nullptr);
       if (!g.has_value() || g->name == h.gpu) continue;
-      const std::optional<Machine> m = typical_machine(g->name);
+      const std::optional<Machine> m = typical_machine(*g);
       HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
       if (o.peak_flops_per_s <= 0) continue;
       take_given(o);
@@ -273,7 +274,7 @@ class HardwareResolver {
       if (is_usual || id == out_.plan.gpu || says_no_more(id, most)) continue;
       const std::optional<Gpu> g = load_gpu(id, nullptr);
       if (!g.has_value() || g->usable_memory_bytes <= most) continue;
-      const std::optional<Machine> m = typical_machine(g->name);
+      const std::optional<Machine> m = typical_machine(*g);
       if (!m.has_value() || m->gpus_per_node < per_node_) continue;
       HardwarePlan o = hardware_plan(*g, m, static_cast<int>(m->gpus_per_node));
       if (o.peak_flops_per_s <= 0) continue;

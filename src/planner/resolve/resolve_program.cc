@@ -183,6 +183,9 @@ void settle_setup(Resolving& r) {
       s.program.starts_with("hf_") && !r.spec.text("trainer.attention").has_value() && !s.model.attention_sinks;
   r.problem.base.assumptions.push_back(
       fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, assumes_kernel ? ", attention sdpa" : ""));
+  // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
+  if (s.model.scan_channels > 0 && s.program.starts_with("hf_"))
+    r.problem.base.assumptions.emplace_back("fused kernels for its recurrent layers installed (flash-linear-attention, mamba-ssm)");
   if (s.model.num_experts > 0 && !r.problem.trainer.defaults.traits().measured_experts)
     r.problem.base.assumptions.push_back(
         "every expert gets as many tokens as the others; no measured run of this trainer with experts");
