@@ -28,7 +28,7 @@ void tinyllama(Setup& s) {
 
 // FSDP of the Trainer of 2023 over fp32 weights, under no_sync (trainer.py of 4.28, _no_sync_in_gradient_accumulation).
 void chat(Setup& s, const Row& row) {
-  s.software.accumulates_whole = s.gradient_accumulation > 1;
+  s.software.accumulates_whole = s.gradient_accumulation > 1 && s.framework == Framework::kFsdp1;
   s.software.released = date_in(row.text("notes"));
   s.loss = LossHead::kHfShift;
   if (begins(row, "Stanford Alpaca")) s.sample_lengths = kAlpaca;
@@ -37,6 +37,7 @@ void chat(Setup& s, const Row& row) {
 // Its checkpoints are kept on the host.
 void unsloth(Setup& s, const Row& row) {
   fused_kernels(s);
+  if (row.says("notes", "cut cross entropy")) s.loss = LossHead::kCutCrossEntropy;  // since 2024-11
   s.software.released = date_in(row.text("notes"));
   s.frozen_dtype = Dtype::kNf4Double;
   s.lora.dtype = Dtype::kBf16;

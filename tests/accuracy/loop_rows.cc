@@ -75,12 +75,12 @@ Setup prime_row(const Row& row, Setup s) {
 }
 
 // nanotron of 2024-07 under bench_cluster's template: 1F1B, FlashAttention 2, reductions without overlap.
-Setup nanotron_row(Setup s) {
+Setup nanotron_row(const Row& row, Setup s) {
   constexpr int kReleased = 202407;
   set_nanotron(s);
   s.optimizer_implementation = OptimizerImplementation::kFused;
   s.fused_norm = true;
-  s.recompute = ActivationRecompute::kNone;
+  s.recompute = row.text("activation_ckpt") == "full" ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.flash_package = 2;
   s.model.tied_embeddings = true;
   s.software.released = kReleased;
@@ -239,7 +239,7 @@ Result<Setup> loop_row(const Row& row) {
   if (!common) return common;
   const std::string& framework = row.text("framework");
   if (framework == "prime-rl") return prime_row(row, *common);
-  if (framework == "nanotron") return nanotron_row(*common);
+  if (framework == "nanotron") return nanotron_row(row, *common);
   if (framework.starts_with("fitcheck")) return fitcheck_row(row, *common);
   if (framework.starts_with("universal-llm")) return universal_row(row, *common);
   if (framework.starts_with("VectorLM")) return vectorlm_row(row, *common);

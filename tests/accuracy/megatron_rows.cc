@@ -33,8 +33,8 @@ Result<Setup> core_row(const Row& row, Setup s) {
   if (contains(notes, "native fused CE") || row.says("framework", "Megatron-SWIFT")) s.loss = LossHead::kCompiled;
   if (command_line) s.loss = contains(notes, "cross-entropy-loss-fusion") ? LossHead::kCompiled : LossHead::kEager;
   if (contains(notes, "cross-entropy-fusion-impl=te")) s.loss = LossHead::kFusedKernel;
-  s.overlap_tp =
-      s.tp > 1 && s.sequence_parallel && !row.says("framework", "Megatron-LM");  // NeMo and Bridge recipes turn user buffers on
+  s.overlap_tp = s.tp > 1 && s.sequence_parallel && !row.says("framework", "Megatron-LM") &&
+                 !row.says("framework", "Primus");  // NeMo and Bridge recipes turn user buffers on
   s.cp_method = contains(notes, "Ulysses") ? CpMethod::kUlysses : CpMethod::kRing;
   const std::string& recompute = row.text("activation_ckpt");
   // Recipes that print no recomputation have none: flash attention already recomputes its softmax.
@@ -74,7 +74,8 @@ Result<Setup> core_row(const Row& row, Setup s) {
   // linear_qkv alone.
   if (row.says("framework", "NeMo") || row.says("framework", "Megatron-Bridge")) s.reduce_dtype = Dtype::kBf16;
   if (s.finetune != Finetune::kFull) {
-    s.lora = lora_targets("qkv", 16);
+    s.lora =
+        lora_targets(contains(notes, "linear_fc1") ? "all" : "qkv", static_cast<int64_t>(number_after(notes, "LoRA r=").value_or(16)));
     s.lora.dtype = Dtype::kBf16;
     s.frozen_dtype = Dtype::kBf16;
   }
@@ -154,7 +155,7 @@ Result<Setup> megatron_row(const Row& given) {
   if (!common) return common;
   const std::string& framework = row.text("framework");
   const bool local_modules =
-      is_unread_row(row) || framework == "Megatron-DeepSpeed" ||
+      (is_unread_row(row) && !is_core_row(row)) || framework == "Megatron-DeepSpeed" ||
       (framework == "Megatron-LM" && row.text("flash_attention") == "no" && !row.says("notes", "transformer-impl"));
   return local_modules ? gpt_row(row, *common) : core_row(row, *common);
 }

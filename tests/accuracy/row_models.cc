@@ -96,7 +96,9 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
                                    {"Qwen-14B", "qwen_14b"},
                                    {"Qwen-72B", "qwen_72b"},
                                    {"Qwen-7B", "qwen_7b"},
+                                   {"Qwen1.5-7B", "qwen2.5_7b"},  // the same layers in sizes of its own
                                    {"Qwen1.5-MoE-A2.7B", "qwen1.5_moe_a2.7b"},
+                                   {"Qwen2-72B", "qwen2.5_72b"},
                                    {"Qwen2.5-0.5B", "qwen2.5_0.5b"},
                                    {"Qwen2.5-1.5B", "qwen2.5_1.5b"},
                                    {"Qwen2.5-14B", "qwen2.5_14b"},
@@ -113,6 +115,8 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
                                    {"Qwen3-4B", "qwen3_4b"},
                                    {"Qwen3-8B", "qwen3_8b"},
                                    {"Qwen3-Next-80B-A3B", "qwen3_next_80b_a3b"},
+                                   {"Qwen3.5-35B-A3B", "qwen3.5_35b_a3b"},
+                                   {"Qwen3.5-4B", "qwen3.5_4b"},
                                    {"Seed-OSS-36B", "seed_oss_36b"},
                                    {"SmolLM-1.7B", "smollm_1.7b"},
                                    {"SmolLM2-1.7B", "smollm_1.7b"},
@@ -157,6 +161,7 @@ constexpr NamedPreset kGpus[] = {{"24GB GPU", "rtx_4090"},     // 3090 or 4090, 
                                  {"H100-96GB-HBM2e", "h100_hbm2e_96"},
                                  {"H100-PCIe", "h100_pcie"},
                                  {"H100", "h100_sxm"},
+                                 {"H200-NVL", "h200_nvl"},
                                  {"H200", "h200_sxm"},
                                  {"H20", "h20"},
                                  {"H800", "h800_sxm"},
@@ -347,7 +352,14 @@ Result<Gpu> row_gpu(const Row& row) {
   if (preset.empty()) return unmapped(row, cell.empty() ? "the GPU is not stated" : fmt::format("no preset for GPU '{}'", cell));
   Result<GpuChoice> found = find_gpu(all_presets(), preset);
   if (!found) return found.diagnostics;
-  return found->gpu;
+  Gpu gpu = found->gpu;
+  // "RTX 4090 modified to 48 GB": larger memory chips on the same card.
+  if (const std::optional<double> gb = number_after(cell, "modified to ")) {
+    const double times = *gb * 1e9 / static_cast<double>(gpu.memory_bytes);
+    gpu.memory_bytes = std::llround(static_cast<double>(gpu.memory_bytes) * times);
+    gpu.usable_memory_bytes = std::llround(static_cast<double>(gpu.usable_memory_bytes) * times);
+  }
+  return gpu;
 }
 
 }  // namespace distsetup::accuracy

@@ -50,6 +50,7 @@ bool is_own_loop(const Row& row);                                               
 Result<Setup> loop_row(const Row& row);
 Setup own_script(const Row& row, Setup setup);  // a script that nothing is known of but what its user says of a run
 bool is_unread_row(const Row& row);             // code bases that no program was written for: Soup, Levanter, GPT-NeoX ...
+bool is_core_row(const Row& row);               // of these, what is split into Megatron-Core's layers
 Result<Setup> unread_row(const Row& row);
 bool is_hub_row(const Row& row);  // tinyllama (whyNLP), Stanford Alpaca, FastChat, Unsloth ...
 Result<Setup> hub_row(const Row& row);

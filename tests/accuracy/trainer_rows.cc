@@ -31,6 +31,9 @@ void parallel(Setup& s, const Row& row) {
     // dp_shard of a row counts the ranks of a sequence too.
     if (s.model.hidden > 0) s.reduce_bucket_elements = s.model.hidden * s.model.hidden;
     s.prefetch_bucket_elements = s.model.hidden * s.model.hidden * 9 / 10;
+    if (const auto elements = number_after(row.text("notes"), "reduce bucket "))
+      s.reduce_bucket_elements = static_cast<int64_t>(*elements);
+    s.hpz = static_cast<int>(number_after(row.text("notes"), "zero_hpz_partition_size ").value_or(1));
     // zero.Init(mem_efficient_linear=False): PyTorch's own linear holds the gathered weight that it saves until backward.
     if (contains(row.text("notes"), "mem_efficient_linear off")) s.max_live_parameters = 1e12;
   } else if (contains(strategy, "FSDP")) {
@@ -103,7 +106,7 @@ void loss(Setup& s, const Row& row) {
   s.loss = s.software.released > 0 && s.software.released < 202411 ? LossHead::kHfShift : LossHead::kEager;
   if (has_feature(row, {"liger"})) {
     s.loss = LossHead::kLiger;
-    s.fused_norm = s.fused_rope = s.fused_swiglu = true;
+    s.fused_norm = s.fused_rope = s.fused_swiglu = !contains(notes, "Liger's loss alone");
   }
   if (has_feature(row, {"cut cross entropy"})) s.loss = LossHead::kCutCrossEntropy;
   if (has_feature(row, {"chunked_nll"})) {  // TRL: the head and its loss in chunks, each under a checkpoint

@@ -7,14 +7,15 @@ namespace {
 
 bool on_transformers(const Row& row) {
   return begins_any(row, {"Soup", "small-ablation", "transformers-benchmarks", "BDML25SP", "H2O LLM Studio", "DeepSeed_Zero", "Mai (",
-                          "DHS-LLM-Workshop", "struct-lm", "sunzeyeah", "OpenRLHF", "OPT-Benchmark", "ColossalAI llama"});
+                          "DHS-LLM-Workshop", "struct-lm", "sunzeyeah", "OpenRLHF", "OPT-Benchmark", "ColossalAI llama", "s1 (",
+                          "open-r1", "verl SFT", "open-instruct", "Decomposer", "backpropagate"});
 }
 
 bool on_megatron(const Row& row) { return begins_any(row, {"OneFlow-GPT", "GPT-NeoX", "metaseq"}); }
 
 bool own(const Row& row) {
-  return begins_any(
-      row, {"Levanter", "camelid", "TouchNet", "bionemo", "agi-playground", "Multicore", "ezpz", "jzhang38", "Open-Llama", "Alpa"});
+  return begins_any(row, {"Levanter", "camelid", "TouchNet", "bionemo", "agi-playground", "Multicore", "ezpz", "jzhang38",
+                          "Open-Llama", "Alpa", "flash-attention training"});
 }
 
 Result<Setup> transformers_setup(const Row& row) {
@@ -50,17 +51,32 @@ Result<Setup> own_setup(const Row& row) {
     s.state_dtype = Dtype::kF32;
   }
   if (row.says("optimizer", "Muon")) s.optimizer = OptimizerKind::kMuon;
+  if (has_feature(row, {"apex's cross entropy"})) s.loss = LossHead::kFusedKernel;
   if (s.tp > 1 || s.cp > 1 || s.pp > 1) s.framework = Framework::kFsdp2;  // DTensor's, without FSDP where no rank shards
   return s;
 }
 
+// Megatron-Core's layers under another trainer, or what is split as they are. Sums are in fp32, and no tensor-parallel transfer waits
+// in buffers of its own. FSDP that keeps what it gathered through backward is the distributed optimizer's sharding.
+Result<Setup> core_setup(const Row& row) {
+  Result<Setup> setup = megatron_row(row);
+  if (!setup) return setup;
+  setup->gradient_dtype = setup->reduce_dtype = Dtype::kF32;
+  setup->overlap_tp = false;
+  if (row.text("strategy").starts_with("FSDP")) setup->sharding = Sharding::kZero1;
+  return setup;
+}
+
 }  // namespace
 
-bool is_unread_row(const Row& row) { return on_transformers(row) || on_megatron(row) || own(row); }
+bool is_core_row(const Row& row) { return begins_any(row, {"mcore_adapter", "Llama 3's own trainer"}); }
+
+bool is_unread_row(const Row& row) { return on_transformers(row) || on_megatron(row) || is_core_row(row) || own(row); }
 
 Result<Setup> unread_row(const Row& row) {
   if (on_transformers(row)) return transformers_setup(row);
   if (on_megatron(row)) return megatron_row(row);
+  if (is_core_row(row)) return core_setup(row);
   return own_setup(row);
 }
 
