@@ -75,6 +75,38 @@ const FieldCoverage* coverage_of(const std::vector<FieldCoverage>& coverage, std
   return found == coverage.end() ? nullptr : &*found;
 }
 
+// Why a number that other tools make of several is not in the files.
+const char* reason_of_batch(const ReadFields& fields) {
+  const auto has = [&fields](const char* field) { return fields.count(field) != 0; };
+  if (!has("micro_batch") && !has("gradient_accumulation"))
+    return "there it is micro-batch × accumulation × ranks, and nothing says the micro-batch";
+  if (!has("hardware.gpus_per_node") && !has("derived.world"))
+    return "there it is micro-batch × accumulation × ranks, and nothing says how many ranks there are: --nodes, --gpus";
+  return "there it is micro-batch × accumulation × ranks, and these do not divide it";
+}
+
+// What has a form in some targets only, or together with numbers that nobody gave: left away it changes nothing.
+void add_left_open(const ReadFields& fields, const std::vector<FieldCoverage>& coverage, const Artifacts& written,
+                   const WriteFields& write, std::vector<LostKey>& out) {
+  const bool is_whole_batch = fields.count("micro_batch") != 0 && fields.count("gradient_accumulation") != 0;
+  for (const auto& [name, reason] : {std::pair{"derived.warmup_ratio", "it is a part of the steps, and nothing says how many"},
+                                     {"derived.data_epochs", "epochs depend on the data: --steps"},
+                                     {"options.epochs", "epochs depend on the data: --steps"},
+                                     {"options.preference_beta", "how preferences become a loss is the script's matter"},
+                                     {"train.global_batch", reason_of_batch(fields)}}) {
+    const auto field = fields.find(name);
+    const FieldCoverage* covered = coverage_of(coverage, name);
+    if (field == fields.end() || field->second.is_assumed || (covered != nullptr && covered->how == Coverage::kNotApplicable))
+      continue;
+    if (std::string_view(name) == "train.global_batch" && is_whole_batch) continue;
+    ReadFields without = fields;
+    without.erase(name);
+    const Result<Artifacts> same = write(without);
+    if (same.ok() && are_same(*same, written))
+      out.push_back({field->second.key, field_text(field->second.value), reason, field->second.at});
+  }
+}
+
 }  // namespace
 
 std::vector<LostKey> not_in_files(const std::string& target, const ReadFields& fields, const std::vector<FieldCoverage>& coverage,
@@ -92,6 +124,7 @@ std::vector<LostKey> not_in_files(const std::string& target, const ReadFields& f
                    fmt::format("{}: its configuration file has no place for it, the training script has it", target),
                    field->second.at});
   }
+  add_left_open(fields, coverage, *written, write, out);
   return out;
 }
 

@@ -12,7 +12,8 @@ namespace distsetup {
 
 using WriteFields = std::function<Result<Artifacts>(const ReadFields&)>;
 
-// Settings of these fields that change nothing in the files, whatever they are: a script beside the file would have had them.
+// Settings of these fields that change nothing in the files, whatever they are: a script beside the file would have had them. And
+// settings that have a form in some targets only, or together with others.
 std::vector<LostKey> not_in_files(const std::string& target, const ReadFields& fields, const std::vector<FieldCoverage>& coverage,
                                   const WriteFields& write);
 

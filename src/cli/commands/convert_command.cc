@@ -104,15 +104,6 @@ Result<Artifacts> as_target(const TemplateSet& templates, const std::string& tar
     return unknown;
   const std::vector<LostKey> left_out = not_in_files(target, fields, *coverage, write);
   lost.insert(lost.end(), left_out.begin(), left_out.end());
-  // A part of steps that nobody counted has a form in some targets only.
-  if (const auto ratio = fields.find("derived.warmup_ratio"); ratio != fields.end() && !ratio->second.is_assumed) {
-    ReadFields without = fields;
-    without.erase("derived.warmup_ratio");
-    const Result<Artifacts> same = emit_target(templates, target, config_input(without, command));
-    if (same.ok() && *same == *written)
-      lost.push_back({ratio->second.key, field_text(ratio->second.value), "it is a part of the steps, and nothing says how many",
-                      ratio->second.at});
-  }
   return written;
 }
 

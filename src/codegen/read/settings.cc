@@ -144,7 +144,7 @@ ReadSettings settings_of(const ReadFields& fields) {
     const auto add = [&out, &one = read](std::string path, std::string text) {
       out.settings.push_back({std::move(path), std::move(text), one.key, one.at, one.is_assumed});
     };
-    if (field == "options.half_of_gpu") continue;
+    if (field == "options.half_of_gpu" || field == "options.fsdp_version") continue;  // the trainer says which
     // Left open a run computes in just that.
     if (field == "precision.compute" && read.is_assumed && fields.count("options.half_of_gpu") != 0) continue;
     if (field == "train.lora_targets" && read.value == "all-linear") continue;            // as a plan has them where nothing is said
@@ -182,6 +182,8 @@ ReadSettings settings_of(const ReadFields& fields) {
                           field == "derived.layers_per_virtual_stage"
                               ? "how many chunks a stage has follows from the model's layers: --virtual-stages"
                           : field == "options.saves"             ? "when checkpoints are written: --checkpoint-every"
+                          : field == "options.preference_beta"   ? "how preferences become a loss is the script's matter"
+                          : field == "options.epochs"            ? "epochs depend on the data: --steps"
                           : field == "derived.samples"           ? "how many steps that is depends on the data: --steps"
                           : field.compare(0, 4, "job.") == 0     ? "it belongs to the job script, not to a run"
                           : field.compare(0, 8, "options.") == 0 ? "it is a matter of the file's own form, not of a run"

@@ -53,6 +53,28 @@ struct MemberWriter {
   }
 };
 
+// A batch is micro-batches × their number × ranks: of two the third follows, where it is a whole number.
+void complete_batch(Fields& fields) {
+  const auto number = [&fields](std::string_view name) -> int64_t {
+    const Json& value = fields.find(name)->second;
+    return value.is_number_integer() ? value.get<int64_t>() : 0;
+  };
+  const auto is_open = [&fields](std::string_view name) { return fields.find(name)->second.is_null(); };
+  int64_t ranks = number("mesh.dp_shard") * number("mesh.dp_replicate");
+  if (ranks == 0) ranks = number("derived.world") / std::max<int64_t>(1, number("mesh.pp") * number("mesh.tp") * number("mesh.cp"));
+  if (ranks < 1) return;
+  const int64_t batch = number("train.global_batch"), micro = number("micro_batch"), accumulation = number("gradient_accumulation");
+  constexpr int64_t kMost = 1'000'000'000;
+  if (micro > kMost || accumulation > kMost || ranks > kMost) return;
+  if (is_open("train.global_batch") && micro > 0 && accumulation > 0) {
+    set_field(fields, "train.global_batch", micro * accumulation * ranks);
+  } else if (is_open("gradient_accumulation") && micro > 0 && batch > 0 && batch % (micro * ranks) == 0) {
+    set_field(fields, "gradient_accumulation", batch / (micro * ranks));
+  } else if (is_open("micro_batch") && accumulation > 0 && batch > 0 && batch % (accumulation * ranks) == 0) {
+    set_field(fields, "micro_batch", batch / (accumulation * ranks));
+  }
+}
+
 }  // namespace
 
 Fields fields_to_write(const ReadFields& read) {
@@ -87,13 +109,14 @@ Fields fields_to_write(const ReadFields& read) {
       assume("mesh.dp_replicate", known("mesh.dp_shard") ? rest / std::max<int64_t>(1, whole("mesh.dp_shard")) : 1);
       assume("mesh.dp_shard", rest / std::max<int64_t>(1, whole("mesh.dp_replicate")));
     }
-    const int64_t ranks =
-        known("mesh.dp_shard") && known("mesh.dp_replicate") ? whole("mesh.dp_shard") * whole("mesh.dp_replicate") : 0;
-    if (known("micro_batch") && known("gradient_accumulation") && ranks > 0)
-      assume("train.global_batch", whole("micro_batch") * whole("gradient_accumulation") * ranks);
   } else if (!is_hybrid) {
     assume("mesh.dp_replicate", 1);
   }
+  complete_batch(fields);
+  // Steps that are counted end a run whatever its epochs are.
+  assume("options.epochs", fields.find("derived.data_epochs")->second);
+  if (known("train.steps")) set_field(fields, "options.epochs", nullptr);
+  if (text("train.method") != "dpo") set_field(fields, "options.preference_beta", nullptr);  // a beta of others is another number
 
   Plan plan;
   MemberWriter writer{fields, ""};

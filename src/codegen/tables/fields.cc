@@ -38,8 +38,10 @@ constexpr const char* kOptionFields[] = {
     "options.fsdp_version", "options.checkpoint", "options.layer_classes", "options.auto", "options.nvme_path", "options.classic",
     // What a converted file says and the new one has to say, too: when it saves ("no", "epoch"), whether the constants of 4-bit
     // weights are quantized as well, whether a save gathers the weights that stage 3 splits, whether the program that reads it fills
-    // in where gradients are clipped, whether bf16 stands for the half precision that the GPU has.
-    "options.saves", "options.nested_quant", "options.gathers_on_save", "options.clips_as_told", "options.half_of_gpu"};
+    // in where gradients are clipped, whether bf16 stands for the half precision that the GPU has, how often the data are trained on,
+    // how closely preferences hold a model to its reference.
+    "options.epochs", "options.preference_beta", "options.saves", "options.nested_quant", "options.gathers_on_save",
+    "options.clips_as_told", "options.half_of_gpu"};
 
 // What was trained on, as a user names it: the folders of the files, without those inside others; of one file itself.
 Json data_paths(const DataPlan& data) {
