@@ -1,0 +1,160 @@
+// Defaults that DeepSpeed, OpenRLHF, TRL and accelerate have themselves, and words of scripts that no table knows. Each beside a near
+// miss.
+#include <catch2/catch.hpp>
+#include <utility>
+#include <vector>
+
+#include "codegen/read/read.h"
+#include "support/file_says.h"
+
+using namespace distsetup;
+
+namespace {
+
+FileSays of_files(const std::vector<std::pair<std::string, std::string>>& files) {
+  std::vector<Reading> all;
+  for (const auto& [name, text] : files) {
+    INFO(text);
+    Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+    REQUIRE(read.ok());
+    for (Reading& one : *read) all.push_back(std::move(one));
+  }
+  return merged(std::move(all));
+}
+
+// Why a key was not carried over; "": it was, or it is not there.
+std::string reason(const FileSays& file, std::string_view key) {
+  for (const Reading& one : file.readings) {
+    for (const LostKey& lost : one.lost) {
+      if (lost.key == key) return lost.reason;
+    }
+  }
+  return "";
+}
+
+FileSays script(const std::string& line) { return of_files({{"a.sh", line + "\n"}}); }
+
+FileSays deepspeed(const std::string& sections) {
+  return of_files({{"ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, )" + sections + "}"}});
+}
+
+const std::string kOpenrlhf = "deepspeed --num_gpus 8 --module openrlhf.cli.";
+const std::string kBatch = " --pretrain a/b --micro_train_batch_size 1 --train_batch_size 8 ";
+const std::string kDotted = " --model.model_name_or_path a/b --train.micro_batch_size 1 --train.batch_size 8 --ds.zero_stage 2 ";
+
+}  // namespace
+
+TEST_CASE("defaults: an optimizer of DeepSpeed's is what its own class takes", "[read]") {
+  const FileSays plain = deepspeed(R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-4}})");
+  CHECK(plain.text("train.weight_decay") == "0");
+  CHECK(plain.text("train.beta2") == "0.999");
+  const FileSays torch = deepspeed(R"("optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}})");
+  CHECK(torch.text("train.weight_decay") == "0.01");
+  const FileSays said = deepspeed(R"("optimizer": {"type": "Adam", "params": {"weight_decay": 0.1, "betas": [0.9, 0.95]}})");
+  CHECK(said.text("train.weight_decay") == "0.1");
+  CHECK(said.text("train.beta2") == "0.95");
+  const FileSays own = deepspeed(R"("weight_decay": 0.1, "optimizer": {"type": "Adam", "params": {"lr": 1e-4}})");  // GPT-NeoX
+  CHECK(own.text("train.weight_decay").empty());
+  const FileSays none = deepspeed(R"("gradient_clipping": 1.0)");  // the script makes one
+  CHECK(none.text("train.weight_decay").empty());
+  CHECK(none.text("train.beta2").empty());
+}
+
+TEST_CASE("defaults: OpenRLHF's schedule, end and betas, and those that train_dpo alone has", "[read]") {
+  const FileSays sft = script(kOpenrlhf + "train_sft" + kBatch + "--dataset x");
+  CHECK(sft.text("train.lr_schedule") == "cosine");
+  CHECK(sft.text("train.min_learning_rate") == "5e-07");
+  CHECK(sft.text("train.beta2") == "0.95");
+  CHECK(sft.text("derived.data_epochs") == "2");
+  const FileSays dpo = script(kOpenrlhf + "train_dpo" + kBatch + "--dataset x --beta 0.3 --min_lr_ratio 0.2");
+  CHECK(dpo.text("train.learning_rate") == "1e-05");
+  CHECK(dpo.text("train.min_learning_rate") == "2e-06");
+  CHECK(dpo.text("train.sequence_length") == "512");
+  CHECK(dpo.text("derived.data_epochs") == "1");
+  CHECK(dpo.text("options.preference_beta") == "0.3");
+  const FileSays constant = script(kOpenrlhf + "train_sft" + kBatch + "--lr_scheduler constant_with_warmup --adam_betas 0.9 0.98");
+  CHECK(constant.text("train.lr_schedule") == "constant");
+  CHECK(constant.text("train.min_learning_rate").empty());
+  CHECK(constant.text("train.beta2") == "0.98");
+  const FileSays dotted = script(kOpenrlhf + "train_sft" + kDotted + "--adam.lr 1e-5 --train.max_epochs 3");
+  CHECK(dotted.text("train.lr_schedule") == "cosine");
+  CHECK(dotted.text("train.min_learning_rate") == "1e-06");
+  CHECK(dotted.text("train.beta2") == "0.95");
+  CHECK(dotted.text("train.weight_decay") == "0");
+  CHECK(dotted.text("options.epochs") == "3");
+}
+
+TEST_CASE("defaults: the keys of preference pairs are train_dpo's own, and others are not", "[read]") {
+  const FileSays dpo = script(kOpenrlhf + "train_dpo" + kBatch + "--chosen_key a --rejected_key b --prompt_key c --paint red");
+  for (const char* key : {"chosen_key", "rejected_key", "prompt_key"}) CHECK(reason(dpo, key) == "a matter of the data: --data");
+  CHECK(reason(dpo, "paint").find("the script declares it") != std::string::npos);
+}
+
+TEST_CASE("defaults: TRL's own, where its program is named for the file, and the Trainer's elsewhere", "[read]") {
+  const std::string file =
+      "model_name_or_path: a/b\ndataset_name: c/d\nper_device_train_batch_size: 4\nmax_length: 1024\nnum_train_epochs: 1\n";
+  const auto said = [&file](const std::string& table) {
+    Result<std::vector<Reading>> read = read_config(embedded_templates(), file, "a.yaml", table);
+    REQUIRE(read.ok());
+    return merged(std::move(*read));
+  };
+  CHECK(said("trl").text("precision.compute") == "bf16");
+  CHECK(said("trl").text("recompute.policy") == "full");
+  CHECK(said("").text("precision.compute") == "fp32");
+  CHECK(said("").text("recompute.policy") == "none");
+}
+
+TEST_CASE("defaults: a Trainer's bf16 is over accelerate's mixed_precision, and its silence is not", "[read]") {
+  const std::string launch = "distributed_type: MULTI_GPU\nnum_processes: 4\nnum_machines: 1\nmixed_precision: ";
+  const std::string run = "accelerate launch train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-4";
+  const auto both = [&](const std::string& precision, const std::string& words) {
+    return of_files({{"accelerate.yaml", launch + precision + "\n"}, {"a.sh", run + words + "\n"}}).text("precision.compute");
+  };
+  CHECK(both("'no'", " --bf16 True") == "bf16");
+  CHECK(both("'no'", "") == "fp32");
+  CHECK(both("bf16", "") == "bf16");
+}
+
+TEST_CASE("defaults: the exchange of a context axis is accelerate's, and nothing without one", "[read]") {
+  const auto file = [](const std::string& cp) {
+    return of_files({{"a.yaml",
+                      "distributed_type: FSDP\nnum_processes: 4\nnum_machines: 1\nfsdp_config:\n  fsdp_version: 2\n"
+                      "  fsdp_reshard_after_forward: true\nparallelism_config:\n  parallelism_config_dp_shard_size: 1\n" +
+                          cp}});
+  };
+  const std::string size = "  parallelism_config_cp_size: ", strategy = "  parallelism_config_cp_comm_strategy: ";
+  CHECK(file(size + "4\n").text("strategy.cp_method") == "allgather");
+  CHECK(file(size + "4\n" + strategy + "alltoall\n").text("strategy.cp_method") == "ring");
+  CHECK(file(size + "1\n").text("strategy.cp_method").empty());
+  // Which version of FSDP it is the trainer says.
+  for (const LostKey& lost : settings_of(file(size + "4\n").fields).lost) CHECK(lost.text != "2");
+}
+
+TEST_CASE("defaults: a value where a section stands is told as that", "[read]") {
+  const FileSays file = of_files({{"ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": )"
+                                              R"({"stage": 3, "offload_param": false, "offload_parameter": {"device": "cpu"}}})"}});
+  CHECK(reason(file, "zero_optimization.offload_param") == "expected a section");
+  CHECK(reason(file, "zero_optimization.offload_parameter.device").find("not a key that DeepSpeed") != std::string::npos);
+}
+
+TEST_CASE("defaults: Megatron's sharded optimizer is one in whatever script, and adapters need to be said", "[read]") {
+  const std::string own = "torchrun --nproc_per_node 8 own.py --seq-length 4096 --micro-batch-size 1 --lr 1e-4 --paint red ";
+  CHECK(script(own + "--use-distributed-optimizer").text("strategy.sharding") == "zero1");
+  CHECK(script(own).text("strategy.sharding").empty());
+  CHECK(script(own + "--use-distributed-optimizer --use-megatron-fsdp").text("strategy.sharding") == "zero3");
+  const std::string tune = "torchrun --nproc_per_node 4 tune.py --model_id a/b --lr 2e-4 --lora_r 16 --lora_alpha 32 ";
+  CHECK(script(tune).text("train.lora_alpha").empty());
+  CHECK(reason(script(tune), "lora_alpha") == "no table knows the arguments of tune.py");
+  CHECK(script(tune + "--use_lora").text("train.lora_alpha") == "32");
+  CHECK(script(tune + "--use_lora").text("train.lora_rank") == "16");
+}
+
+TEST_CASE("defaults: words behind the one value of an option are told, and those of a list are its own", "[read]") {
+  const std::string megatron =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 512 --num-attention-heads 8 --micro-batch-size 1 ";
+  const FileSays cut = script(megatron + "--save my model path --bf16");
+  CHECK(cut.text("checkpoint.directory") == "my");
+  CHECK(reason(cut, "save").starts_with("words behind its value"));
+  CHECK(reason(script(megatron + "--save 'my model path' --bf16"), "save").empty());
+  CHECK(reason(script(kOpenrlhf + "train_sft" + kBatch + "--adam_betas 0.9 0.95"), "adam_betas").empty());
+}
