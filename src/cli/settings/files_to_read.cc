@@ -23,7 +23,7 @@ FilesToRead::FilesToRead(const std::vector<std::string>& paths) {
 
 const FileToRead* FilesToRead::next() { return at_ < files_.size() ? &files_[at_++] : nullptr; }
 
-bool FilesToRead::add_named(const LostKey& lost, const foreign::Document& from, Diagnostics& said) {
+bool FilesToRead::add_named(const LostKey& lost, const Reading& by, const foreign::Document& from, Diagnostics& said) {
   namespace fs = std::filesystem;
   constexpr size_t kMaxFiles = 32;
   const std::optional<NamedFile> found = find_named_file(lost.text, from.path);
@@ -36,6 +36,7 @@ bool FilesToRead::add_named(const LostKey& lost, const foreign::Document& from, 
   file.path = found->path;
   file.is_started = lost.key == kStartedScript;
   file.is_config = lost.key == "config";
+  if (file.is_config && by.is_own_program) file.table = by.table;
   file.is_below_config = file.is_config || std::any_of(files_.begin(), files_.end(), [&](const FileToRead& one) {
                            return one.is_below_config && one.path == from.path;
                          });

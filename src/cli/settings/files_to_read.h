@@ -17,6 +17,7 @@ struct FileToRead {
   bool is_started = false;                    // by another script, whose nodes and GPUs count and not its own
   bool is_plain = false;                      // no launcher starts it: bash run.sh
   bool is_helper = false;                     // one of several such: bash setup.sh
+  std::string table;                          // of the program that is known to read it
   std::vector<foreign::OuterVariable> given;  // to a script, by the one that starts it
 };
 
@@ -26,8 +27,9 @@ class FilesToRead {
 
   // nullptr: that was all of them.
   const FileToRead* next();
-  // A file that `from` names: false where it is not here, or where there are too many. `said`: that another one is read in its place.
-  bool add_named(const LostKey& lost, const foreign::Document& from, Diagnostics& said);
+  // A file that `from` names, in what was read as `by`: false where it is not here, or where there are too many. `said`: that another
+  // one is read in its place.
+  bool add_named(const LostKey& lost, const Reading& by, const foreign::Document& from, Diagnostics& said);
 
  private:
   std::vector<FileToRead> files_;

@@ -114,7 +114,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
     const Result<foreign::DocumentPointer> document = foreign::parse_document(templates, path, *text, file.given, read_beside(path));
     if (!document.ok()) return document.diagnostics;
     if ((*document)->is_script()) scripts.push_back(*document);
-    Result<std::vector<Reading>> read = read_document(templates, **document, file.is_given ? as : "", choices);
+    Result<std::vector<Reading>> read = read_document(templates, **document, file.is_given ? as : file.table, choices);
     if (file.is_started && (!read.ok() || says_nothing_of_a_run(file, *read))) {
       if (file.is_helper) continue;
       diagnostics.push_back(warning(code::kUnknownValue, {path, 0, 0},
@@ -138,7 +138,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
       for (const Complaint& complaint : one.complaints) {
         if (complaint.trainer.empty()) diagnostics.push_back(complaint.diagnostic);
       }
-      std::erase_if(one.lost, [&](const LostKey& lost) { return lost.is_file && all.add_named(lost, **document, diagnostics); });
+      std::erase_if(one.lost, [&](const LostKey& lost) { return lost.is_file && all.add_named(lost, one, **document, diagnostics); });
       readings.push_back(std::move(one));
     }
   }

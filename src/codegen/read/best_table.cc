@@ -39,8 +39,12 @@ size_t num_known(const KeyTable& table, const std::vector<FoundKey>& found) {
 }
 
 TakenParts parts_of(const KeyTable& table, const FileSource& source) {
-  if (source.root != nullptr) return take_parts(table, *source.root, *source.choices);
   TakenParts out;
+  if (source.root != nullptr) {
+    out = take_parts(table, *source.root, *source.choices);
+    out.found.insert(out.found.end(), source.found.begin(), source.found.end());
+    return out;
+  }
   out.found = source.found;
   return out;
 }
@@ -200,6 +204,14 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
 
 }  // namespace
 
+FoundKey script_of_trl(const std::string& program) {
+  FoundKey script;
+  script.key = "trl_script";
+  script.text = program;
+  script.is_assumed = true;
+  return script;
+}
+
 std::vector<std::string> tables_of(const TemplateSet& templates, const std::vector<std::string_view>& formats) {
   std::vector<std::string> out;
   for (const auto& [path, text] : templates.files) {
@@ -251,15 +263,13 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
                                                                            {"megatron", "ms-swift-megatron/keys.yaml"}};
   if (const auto own = kOfTools.find(program.substr(program.rfind('/') + 1)); own != kOfTools.end())
     return reading_by(templates, own->second, source, file);
-  if (is_script_of_trl(program)) {  // whose defaults hold then, and not only its names
-    FoundKey script;
-    script.key = "trl_script";
-    script.text = program;
-    script.is_assumed = true;
+  if (is_script_of_trl(program)) {
     std::vector<FoundKey> with_script = found;
-    with_script.push_back(std::move(script));
+    with_script.push_back(script_of_trl(program));
     Result<Reading> own = reading_by(templates, "trl/keys.yaml", {nullptr, with_script, nullptr}, file);
-    if (own.ok()) explain_own_arguments(program, *own);
+    if (!own.ok()) return own;
+    explain_own_arguments(program, *own);
+    own->is_own_program = true;
     return own;
   }
   // torchtitan takes its whole configuration by flags since 0.3, by --module and --config; before, the flag of a TOML file.

@@ -15,7 +15,7 @@ namespace distsetup {
 // What is read: a tree, whose parts a table knows, or keys as they are.
 struct FileSource {
   const Value* root = nullptr;
-  std::vector<FoundKey> found;
+  std::vector<FoundKey> found;  // beside a tree: what is known of it besides
   const ReadChoices* choices = nullptr;
 };
 
@@ -31,6 +31,9 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
 // no table is told by are read by the names that most tools use, without what a tool would assume.
 Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
                                    const std::string& file);
+
+// A key that no file has: it says that TRL's own program reads the others, whose defaults hold then, and not only its names.
+FoundKey script_of_trl(const std::string& program);
 
 // Hydra's overrides on the line of a program ("trainer.devices=8"): settings of a configuration that is not here. What they say to
 // Lightning's Trainer under its own names is read, without what it would assume; the rest is told as not carried over.

@@ -138,7 +138,8 @@ Result<std::vector<Reading>> read_tree(const TemplateSet& templates, const forei
   if (document.roots.size() > 1)
     return error(code::kSyntax, document.roots[1].location, "found a second document, expected one", "remove it and the '---' above");
   const Value root = twice.empty() ? document.root : with_last_of_each(document.root);
-  const FileSource source{&root, {}, &choices};
+  FileSource source{&root, {}, &choices};
+  if (path == "trl/keys.yaml") source.found = {script_of_trl("trl")};  // somebody says that it is read by TRL's own program
   const Result<std::string> own = path.empty() ? table_of_command(templates, document) : Result<std::string>(path);
   if (!own.ok()) return own.diagnostics;
   Result<Reading> read;
