@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/diagnostic_codes.h"
 #include "codegen/read/match.h"
@@ -60,18 +61,20 @@ bool is_switched_on_by(const std::string& name, const ReadField& one, const Read
   return name == "recompute.policy" && are_two && field_text(other.value) == "none";
 }
 
-// A Trainer's fp16 or bf16 goes over the fp8 that accelerate launch hands on in a variable, and what is switched off goes over nothing
-// (Transformers 5.23.0, training_args.py, __post_init__; the Accelerator that is made so has no fp8: accelerate 1.15.0,
+// A Trainer's fp16 or bf16 goes over the "no" and the fp8 that accelerate launch hands on in a variable, and what is switched off goes
+// over nothing (Transformers 5.23.0, training_args.py, __post_init__; the Accelerator that is made so has no fp8: accelerate 1.15.0,
 // accelerator.py). Of a program that is not known to be one nothing is said.
 bool is_precision_over(const std::string& name, const Reading* reading, const ReadField& one, const Reading* of,
                        const ReadField& other) {
+  static const std::set<std::string, std::less<>> kOfTrainer = {"huggingface/keys.yaml",  "transformers/keys.yaml",
+                                                                "fsdp_trainer/keys.yaml", "trl/keys.yaml",
+                                                                "llamafactory/keys.yaml", "ms-swift/keys.yaml"};
   const auto is_trainers = [](const Reading* from, const ReadField& field) {
-    return from != nullptr && (field.key == "bf16" || field.key == "fp16") &&
-           (from->table == "huggingface/keys.yaml" || from->table == "transformers/keys.yaml" || from->table == "trl/keys.yaml");
+    return from != nullptr && (field.key == "bf16" || field.key == "fp16") && kOfTrainer.count(from->table) != 0;
   };
   if (name != "precision.compute") return false;
   if (is_trainers(reading, one) && other.key == "mixed_precision")
-    return field_text(one.value) == one.key && field_text(other.value) == "fp8";
+    return field_text(one.value) == one.key && (field_text(other.value) == "fp8" || field_text(other.value) == "fp32");
   return one.key == "mixed_precision" && is_trainers(of, other) && field_text(other.value) == "fp32";
 }
 
