@@ -110,25 +110,40 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   const std::string tool = reading.tool;
   reading.tool = "arguments of " + program + ", by their usual names";
   const auto is_rank = [](const std::string& key) { return is_same_key(key, "lora_r") || is_same_key(key, "lora_rank"); };
-  std::erase_if(reading.fields, [&is_rank](const auto& one) {
-    const bool is_switch = one.first == "train.finetune" && !is_rank(one.second.key);  // "--use_lora": of 4 bits or not, adapters
-    return one.second.is_assumed || (one.second.is_guess && !is_switch);
+  std::vector<ReadField> guessed;
+  std::erase_if(reading.fields, [&](const auto& one) {
+    // "--use_lora": of 4 bits or not, adapters.
+    const bool is_switch = one.first == "train.finetune" && (!is_rank(one.second.key) || switches_adapters_on(found));
+    const bool is_guess = one.second.is_guess && !is_switch && !one.second.is_assumed;
+    if (is_guess) guessed.push_back(one.second);
+    return one.second.is_assumed || is_guess;
   });
   take_usual_names(reading);
-  const auto lose_if = [&reading, &found](const std::string& field, const auto& is_own) {
-    const auto it = reading.fields.find(field);
-    if (it == reading.fields.end() || !is_own(it->second)) return;
-    const std::string& key = it->second.key;
+  const auto lose = [&reading, &found](const ReadField& field) {
+    const std::string& key = field.key;
     const auto as_given = std::find_if(found.begin(), found.end(), [&key](const FoundKey& one) { return is_same_key(one.key, key); });
     reading.lost.push_back(
-        {key, as_given == found.end() ? field_text(it->second.value) : as_given->text, "", it->second.at, LostKey::Why::kUnknownKey});
+        {key, as_given == found.end() ? field_text(field.value) : as_given->text, "", field.at, LostKey::Why::kUnknownKey});
+  };
+  // What another tool would make of it is not known here, and it is no word that means one thing everywhere.
+  for (const ReadField& one : guessed) {
+    const auto is_lost = [&one](const LostKey& lost) { return is_same_key(lost.key, one.key); };
+    const auto is_taken = [&one](const auto& field) { return is_same_key(field.second.key, one.key); };
+    const bool is_known = std::any_of(reading.lost.begin(), reading.lost.end(), is_lost) ||
+                          std::any_of(reading.fields.begin(), reading.fields.end(), is_taken);
+    if (!is_known && !one.key.starts_with("(")) lose(one);
+  }
+  const auto lose_if = [&reading, &lose](const std::string& field, const auto& is_own) {
+    const auto it = reading.fields.find(field);
+    if (it == reading.fields.end() || !is_own(it->second)) return;
+    lose(it->second);
     reading.fields.erase(it);
   };
   // "--model" is a word of the script's own, unless it looks like a path or a name on the Hub.
   lose_if("model.name", [](const auto& one) { return !names_model(field_text(one.value)); });
   // A rank is of whatever the script puts adapters on, unless it says that the model is tuned by them.
-  lose_if("train.lora_rank", [&reading](const auto&) { return reading.fields.count("train.finetune") == 0; });
-  lose_if("train.lora_targets", [&reading](const auto&) { return reading.fields.count("train.finetune") == 0; });
+  for (const char* field : {"train.lora_rank", "train.lora_alpha", "train.lora_targets", "train.rslora"})
+    lose_if(field, [&reading](const auto&) { return reading.fields.count("train.finetune") == 0; });
   // A seed is a seed, whatever Megatron makes of 0.
   if (auto seed = reading.fields.extract("derived.positive_seed"); !seed.empty())
     reading.fields.emplace("train.seed", std::move(seed.mapped()));
@@ -162,16 +177,7 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     };
     return std::any_of(found.begin(), found.end(), is_other);
   });
-  // "--ds_stage 3": DeepSpeed's, by its name.
-  const auto stage = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
-    const bool is_stage = is_same_key(one.key, "ds_stage") || is_same_key(one.key, "deepspeed_stage");
-    return is_stage && one.text.size() == 1 && one.text[0] >= '0' && one.text[0] <= '3';
-  });
-  if (stage != reading.lost.end() && reading.fields.count("derived.zero_stage") == 0) {
-    reading.fields.emplace("derived.zero_stage", ReadField{Json(stage->text[0] - '0'), stage->key, stage->at});
-    reading.fields.emplace("strategy.trainer", ReadField{Json("deepspeed"), stage->key, stage->at, true});
-    reading.lost.erase(stage);
-  }
+  take_sharding(reading);
   // "--enable_fsdp" alone: of which form it does not say, unless another of its words does.
   const auto fsdp = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return (is_same_key(one.key, "enable_fsdp") || is_same_key(one.key, "use_fsdp")) && same_name(one.text, "true");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/names.h"
 #include "codegen/read/best_table.h"
 #include "codegen/read/match.h"
 #include "codegen/tables/fields.h"
@@ -99,6 +100,38 @@ void take_usual_names(Reading& reading) {
   if (adapters == reading.lost.end() || reading.fields.count("train.finetune") != 0) return;
   reading.fields["train.finetune"] = {Json(adapters->text), adapters->key, adapters->at};
   reading.lost.erase(adapters);
+}
+
+bool switches_adapters_on(const std::vector<FoundKey>& found) {
+  return std::any_of(found.begin(), found.end(), [](const FoundKey& one) {
+    const bool is_switch = one.key.starts_with("use_") || one.key.starts_with("enable_");
+    const bool is_of_adapters = one.key.find("lora") != std::string::npos || one.key.find("peft") != std::string::npos;
+    return is_switch && is_of_adapters && one.unknown.empty() && is_same(one, Json(true));
+  });
+}
+
+void take_sharding(Reading& reading) {
+  const auto is_given = [&reading](const char* field) { return reading.fields.count(field) != 0; };
+  // "--ds_stage 3": DeepSpeed's, by its name.
+  const auto stage = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    const bool is_stage = is_same_key(one.key, "ds_stage") || is_same_key(one.key, "deepspeed_stage");
+    return is_stage && one.text.size() == 1 && one.text[0] >= '0' && one.text[0] <= '3';
+  });
+  if (stage != reading.lost.end() && !is_given("derived.zero_stage")) {
+    reading.fields.emplace("derived.zero_stage", ReadField{Json(stage->text[0] - '0'), stage->key, stage->at});
+    reading.fields.emplace("strategy.trainer", ReadField{Json("deepspeed"), stage->key, stage->at, true});
+    reading.lost.erase(stage);
+  }
+  // Megatron's word for states that are sharded, whatever else a script adds to its arguments; its own FSDP shards more.
+  const auto lost_key = [&reading](std::string_view key) {
+    return std::find_if(reading.lost.begin(), reading.lost.end(), [key](const LostKey& one) { return is_same_key(one.key, key); });
+  };
+  const auto own = lost_key("use_distributed_optimizer");
+  const bool is_on = own != reading.lost.end() && same_name(own->text, "true") && lost_key("use_megatron_fsdp") == reading.lost.end();
+  if (!is_on || is_given("strategy.sharding") || is_given("derived.zero_stage")) return;
+  reading.fields.emplace("strategy.sharding", ReadField{Json("zero1"), own->key, own->at});
+  reading.fields.try_emplace("strategy.trainer", ReadField{Json("megatron"), own->key, own->at, true});
+  reading.lost.erase(own);
 }
 
 void take_model(Reading& reading) {

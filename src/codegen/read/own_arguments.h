@@ -29,6 +29,12 @@ bool names_model(const std::string& text);
 // "--lr 1e-5", "--per_device_batch_size 2", "--sequence_length 4096" of whatever table was the nearest.
 void take_usual_names(Reading& reading);
 
+// --use_lora, --enable_peft: by the name that people give such a switch.
+bool switches_adapters_on(const std::vector<FoundKey>& found);
+
+// How the model is sharded, by words that one tool alone has: --ds_stage, --use_distributed_optimizer.
+void take_sharding(Reading& reading);
+
 // "--model_name meta-llama/Llama-3.1-8B", "--model_name gpt2": a name that means a model wherever it stands.
 void take_model(Reading& reading);
 
