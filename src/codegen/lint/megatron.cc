@@ -2,6 +2,7 @@
 #include "codegen/lint/megatron.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -169,6 +170,24 @@ void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
   }
 }
 
+// Its parser has no arguments by place: what no option takes ends the program. Of another script's parser that is not known.
+void meg_words(const Document& d, const LaunchStage& run, Findings& report) {
+  const std::vector<NameEntry>& known = *name_table("megatron-lm").type("");
+  for (const LaunchOption& option : run.options) {
+    const NameEntry* entry = find_name(known, option.spelled);
+    const bool takes_several = entry == nullptr || entry->type.empty() || entry->type.back() == '*' || entry->type.back() == '?';
+    const bool is_plain = option.value.find_first_of("$`(){}<>|") == std::string::npos;
+    if (takes_several || !option.has_value || !is_plain) continue;
+    std::string words = fmt::format("{}", fmt::join(option.more, " "));
+    const bool is_flag = entry->type == "flag";
+    if (is_flag) words = option.value + (words.empty() ? "" : " ") + words;
+    if (words.empty()) continue;
+    report.add("MEG014", d, option.span,
+               fmt::format("{} takes {}: the parser stops at '{}'", option.spelled, is_flag ? "no value" : "one value", words),
+               {.help = is_flag ? "take it out" : "quote a value with blanks in it", .error_if = doubt_of_megatron(run)});
+  }
+}
+
 }  // namespace
 
 bool is_megatron(const LaunchStage& stage) {
@@ -221,6 +240,7 @@ void check_megatron(const LintSetup& setup, const Document& d, Findings& report)
       meg_heads(d, part, *run, report);
       meg_checkpointing(d, *run, report);
       meg_removed(d, *run, report);
+      meg_words(d, *run, report);
     }
   }
 }

@@ -321,6 +321,7 @@ class ScriptReader {
     if (best.ok() && best->table.empty() && is_deepspeeds) engine(keys, *best);
     append(diagnostics_, best.diagnostics);
     if (!best.ok()) return;
+    if (is_read) tell_words_behind(source_, stage, *best);
     if (is_read) return add_open(std::move(*best), open);
     // python -m verl.trainer.main_ppo --config-name grpo: the name of the program is all that is known of it.
     Reading other = unread(keys, file_, stage.name);

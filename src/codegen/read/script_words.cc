@@ -1,12 +1,14 @@
 #include "codegen/read/script_words.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "base/diagnostic_codes.h"
+#include "codegen/read/match.h"
 #include "codegen/shell/arguments.h"
 #include "codegen/shell/starts_training.h"
 
@@ -74,6 +76,22 @@ std::vector<LostKey> open_words(const SourceText& source, const foreign::LaunchS
     out.push_back({"arguments", word.text, reason, source.at(word.span.begin)});
   }
   return out;
+}
+
+void tell_words_behind(const SourceText& source, const foreign::LaunchStage& stage, Reading& reading) {
+  for (const foreign::LaunchOption& option : stage.options) {
+    if (option.more.empty()) continue;
+    const auto is_list = [&option](const auto& field) {
+      return field.second.value.is_array() && is_same_key(field.second.key, option.name);
+    };
+    const auto is_lost = [&option](const LostKey& lost) { return is_same_key(lost.key, option.name); };
+    if (std::any_of(reading.fields.begin(), reading.fields.end(), is_list) ||
+        std::any_of(reading.lost.begin(), reading.lost.end(), is_lost))
+      continue;
+    reading.lost.push_back({option.name, fmt::format("{}", fmt::join(option.more, " ")),
+                            "words behind its value: the script takes them by their place, or stops at them",
+                            source.at(option.span.begin)});
+  }
 }
 
 bool may_set_more(const std::vector<LostKey>& open) {

@@ -18,6 +18,8 @@ Reading unread(const std::vector<FoundKey>& found, const std::string& file, cons
 
 // Words that may hold any arguments: $COMMON_ARGS, $(cat args.txt), "$@".
 std::vector<LostKey> open_words(const SourceText& source, const foreign::LaunchStage& stage);
+// Words behind the one value of an option that was read: of a path with blanks that nobody quoted, or the script's own.
+void tell_words_behind(const SourceText& source, const foreign::LaunchStage& stage, Reading& reading);
 // One of them is the script's own, so that a default of the program may not hold. What the script is given when it is started ("$@")
 // is nothing, as its arguments are.
 bool may_set_more(const std::vector<LostKey>& open);
