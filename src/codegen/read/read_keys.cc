@@ -321,6 +321,13 @@ class TableReading {
     return near.empty() ? nearest_name(key, all) : section + near;
   }
 
+  // Keys stand below it in a file of the tool.
+  bool is_section(const std::string& key) const {
+    const auto is_below_it = [&key](const auto& row) { return row.key.starts_with(key + "."); };
+    return table_.format != TableFormat::kArguments && (std::any_of(table_.rows.begin(), table_.rows.end(), is_below_it) ||
+                                                        std::any_of(table_.reads.begin(), table_.reads.end(), is_below_it));
+  }
+
   // The key is known, its value none that it takes here.
   std::string why_not_this_value(const FoundKey& found, std::string& help) const {
     const auto takes = [&](KeyType type) {
@@ -356,8 +363,9 @@ class TableReading {
     if (constant != nullptr && !has_field)
       return fmt::format("a plan has no setting for it; it is written as {}", field_text(constant->value));
     if (!is_known && is_accepted(found.key)) return fmt::format("{} takes it, and no plan holds it", table_.tool);
-    why = is_known ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
+    why = is_known || is_section(found.key) ? LostKey::Why::kValue : LostKey::Why::kUnknownKey;
     if (is_known) return why_not_this_value(found, help);
+    if (why == LostKey::Why::kValue) return "expected a section";
     const std::string near = nearest_key(found.key);
     if (!near.empty()) help = fmt::format("did you mean '{}'", near);
     // The longest section that the table names.
