@@ -190,6 +190,10 @@ void drop_assumed(ReadFields& fields) {
     if (const auto steps = whole(fields, "train.steps"); steps && whole(fields, "train.warmup_steps").value_or(0) > *steps)
       fields.erase(it);
   }
+  // How a context axis exchanges is nothing without one.
+  if (const auto it = fields.find("strategy.cp_method");
+      it != fields.end() && it->second.is_assumed && whole(fields, "mesh.cp").value_or(1) == 1)
+    fields.erase(it);
   // Nor does an end of the cosine that nobody asked for lie above its peak.
   if (const auto it = fields.find("train.min_learning_rate"); it != fields.end() && it->second.is_assumed) {
     const auto peak = fields.find("train.learning_rate");
