@@ -252,6 +252,7 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
                 {"MEG014", "error", "a.sh", megatron + "--bf16 true\n"},
                 {"MEG014", "warning", "a.sh", megatron + "--save my model --paint red\n"},
                 {"MEG014", kNothing, "a.sh", megatron + "--save 'my model' --bf16\n"},
+                {"MEG014", kNothing, "a.sh", "megatron sft --model m --micro_batch_size 1 --sequence_parallel true\n"},
                 {"MEG014", kNothing, "a.sh", megatron + "--data-path 0.3 a 0.7 b --bf16\n"},
                 {"MEG014", kNothing, "a.sh", megatron + "--save $OUT $MORE --bf16\n"},
                 {"MEG009", "warning", "a.sh", megatron + "--checkpoint-activations\n"},

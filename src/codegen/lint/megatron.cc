@@ -173,6 +173,9 @@ void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
 // Its parser has no arguments by place: what no option takes ends the program. Of another script's parser that is not known.
 void meg_words(const Document& d, const LaunchStage& run, Findings& report) {
   const std::vector<NameEntry>& known = *name_table("megatron-lm").type("");
+  const std::string program = run.name.substr(run.name.rfind('/') + 1);
+  if (!program.starts_with("pretrain_") || !program.ends_with(".py")) return;  // ms-swift takes --sequence_parallel true
+  const bool is_own = doubt_of_megatron(run).empty();
   for (const LaunchOption& option : run.options) {
     const NameEntry* entry = find_name(known, option.spelled);
     const bool takes_several = entry == nullptr || entry->type.empty() || entry->type.back() == '*' || entry->type.back() == '?';
@@ -181,7 +184,7 @@ void meg_words(const Document& d, const LaunchStage& run, Findings& report) {
     std::string words = fmt::format("{}", fmt::join(option.more, " "));
     const bool is_flag = entry->type == "flag";
     if (is_flag) words = option.value + (words.empty() ? "" : " ") + words;
-    if (words.empty()) continue;
+    if (words.empty() || (is_flag && !is_own)) continue;
     report.add("MEG014", d, option.span,
                fmt::format("{} takes {}: the parser stops at '{}'", option.spelled, is_flag ? "no value" : "one value", words),
                {.help = is_flag ? "take it out" : "quote a value with blanks in it", .error_if = doubt_of_megatron(run)});
