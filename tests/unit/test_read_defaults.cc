@@ -156,5 +156,6 @@ TEST_CASE("defaults: words behind the one value of an option are told, and those
   CHECK(cut.text("checkpoint.directory") == "my");
   CHECK(reason(cut, "save").starts_with("words behind its value"));
   CHECK(reason(script(megatron + "--save 'my model path' --bf16"), "save").empty());
+  CHECK(reason(of_files({{"a.sh", megatron + "--save out \\"}}), "save").empty());  // bash drops the last backslash of a file
   CHECK(reason(script(kOpenrlhf + "train_sft" + kBatch + "--adam_betas 0.9 0.95"), "adam_betas").empty());
 }

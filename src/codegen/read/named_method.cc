@@ -149,8 +149,7 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
   std::erase_if(reading.fields, [is_drawn, keeps_defaults](const auto& one) {
     // Of samples and epochs steps do not follow: every prompt is answered several times. What a Trainer assumes for other tasks is not
     // known of one with rollouts.
-    const bool counts_steps = one.first == "derived.samples" || one.first == "derived.epochs" || one.first == "derived.data_epochs" ||
-                              one.first == "options.epochs";
+    const bool counts_steps = one.first == "derived.samples" || one.first == "derived.epochs" || one.first == "derived.data_epochs";
     const bool is_unknown = one.second.is_assumed && !keeps_defaults;
     if (is_drawn) return (is_unknown || counts_steps) && one.first != "strategy.trainer";
     return one.first == "train.method" && one.second.is_assumed;

@@ -52,6 +52,8 @@ class ShellReader : public CommandReader {
       return arm();
     if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
       at_ += peek(1) == '\n' ? 2 : 3;
+    } else if (c == '\\' && at_ + 1 == text_.size()) {
+      ++at_;  // bash drops one at the end of a script
     } else if (c == '\n') {
       ++at_;
       finish("");
