@@ -1,5 +1,8 @@
 #include "codegen/read/manifest.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,6 +21,7 @@ using foreign::TreeNode;
 struct ManifestKind {
   std::string_view name;
   std::array<std::string_view, 2> machines;
+  std::string_view head = {};  // one machine more, where it has GPUs
 };
 
 constexpr ManifestKind kManifestKinds[] = {
@@ -29,8 +33,8 @@ constexpr ManifestKind kManifestKinds[] = {
     {"PyTorchJob", {"spec.pytorchReplicaSpecs.Master.replicas", "spec.pytorchReplicaSpecs.Worker.replicas"}},
     {"MPIJob", {"spec.mpiReplicaSpecs.Worker.replicas", "spec.replicas"}},  // its launcher trains nothing; v1alpha1 has no roles
     {"HyperPodPyTorchJob", {"spec.replicaSpecs[].replicas", ""}},
-    {"RayJob", {"spec.rayClusterSpec.workerGroupSpecs[].replicas", ""}},  // the head starts the driver
-    {"RayCluster", {"spec.workerGroupSpecs[].replicas", ""}},
+    {"RayJob", {"spec.rayClusterSpec.workerGroupSpecs[].replicas", ""}, "spec.rayClusterSpec.headGroupSpec"},
+    {"RayCluster", {"spec.workerGroupSpecs[].replicas", ""}, "spec.headGroupSpec"},
 };
 
 const ManifestKind* manifest_kind(const Value& root) {
@@ -57,7 +61,8 @@ bool has_below(const Value& value, const std::function<bool(const Value&)>& fits
 }
 
 bool asks_for_gpus(const Value& map) {
-  return std::any_of(map.entries.begin(), map.entries.end(), [](const auto& one) { return is_gpu_resource(one.first); });
+  return std::any_of(map.entries.begin(), map.entries.end(),
+                     [](const auto& one) { return is_gpu_resource(one.first) && one.second.text != "0"; });
 }
 
 bool runs_mpi(const Value& map) {
@@ -85,6 +90,12 @@ std::vector<const Value*> roles_that_train(const Value& list) {
   return out.empty() ? those([](const Value&) { return false; }, false) : out;
 }
 
+// Ray gives work to a head that has GPUs, unless it is started without them.
+bool heads_with_gpus(const Value& head) {
+  const TreeNode told = node(head, "rayStartParams.num-gpus");
+  return has_below(head, asks_for_gpus) && !(told && told.text() == "0");
+}
+
 // Every node at a path of ManifestKind, and how many times it counts.
 void each_at(const Value& root, std::string_view path, double times, const std::function<void(const TreeNode&, double)>& see) {
   const size_t list = path.find("[].");
@@ -99,7 +110,8 @@ void each_at(const Value& root, std::string_view path, double times, const std::
   if (!items) return;
   const std::string_view rest = path.substr(list + 3);
   for (const Value* item : roles_that_train(*items.value)) {
-    const double each = rest.rfind("template.", 0) == 0 ? foreign::real(*item, "replicas").value_or(1) : 1;
+    // A replica of Ray's has as many hosts as `numOfHosts` says (KubeRay, ray-operator/apis/ray/v1/raycluster_types.go).
+    const double each = foreign::real(*item, rest.rfind("template.", 0) == 0 ? "replicas" : "numOfHosts").value_or(1);
     each_at(*item, rest, times * each, see);
   }
 }
@@ -107,6 +119,7 @@ void each_at(const Value& root, std::string_view path, double times, const std::
 struct ManifestReader {
   std::vector<FoundKey> keys;
   bool image_has_gpus = false;
+  bool has_two_counts = false;  // of one container
 
   void add(const std::string& key, const std::string& text, const Location& at) {
     const bool is_known =
@@ -129,30 +142,60 @@ struct ManifestReader {
   // is.
   void machines(const Value& root, const ManifestKind& kind) {
     double sum = 0;
-    TreeNode last;
+    TreeNode last, open;
+    const TreeNode head = kind.head.empty() ? TreeNode{} : node(root, kind.head);
+    const bool is_headed = head && heads_with_gpus(*head.value);
     for (const std::string_view path : kind.machines) {
       each_at(root, path, 1, [&](const TreeNode& count, double times) {
         last = count;
-        if (const auto n = foreign::real_of(*count.value)) sum += times * *n;
+        const auto n = foreign::real_of(*count.value);
+        if (n) sum += times * *n;
+        if (!n) open = count;
       });
     }
-    if (sum > 0) add("nodes", std::to_string(std::llround(sum)), last.value->location);
-    if (sum == 0 && last && foreign::real_of(*last.value) == std::nullopt) add("nodes", last.text(), last.value->location);
+    if (is_headed) {
+      const TreeNode workers = node(root, kind.machines[0].substr(0, kind.machines[0].find("[].")));
+      const bool is_alone = !workers || !has_below(*workers.value, asks_for_gpus);
+      if (is_alone) last = head, open = {};
+      sum = is_alone ? 1 : sum + 1;
+    }
+    if (open) {
+      const std::string known = sum > 0 ? std::to_string(std::llround(sum)) + " + " : "";
+      add("nodes", known + open.text(), open.value->location);
+    } else if (sum > 0) {
+      add("nodes", std::to_string(std::llround(sum)), last.value->location);
+    }
+  }
+
+  // Pods of one manifest that ask for different numbers: a plan has nodes of one kind. `first`: the keys before were there before it.
+  void leave_open_if_uneven(size_t first) {
+    std::vector<std::string> counts;
+    for (size_t i = first; i < keys.size(); ++i) {
+      if (keys[i].key == "gpus_per_node") counts.push_back(keys[i].text);
+    }
+    if (counts.size() < 2 || has_two_counts) return;
+    const std::string both = fmt::format("{}", fmt::join(counts, ", "));
+    for (size_t i = first; i < keys.size(); ++i) {
+      if (keys[i].key != "gpus_per_node" && keys[i].key != "nodes") continue;
+      if (keys[i].unknown.empty())
+        keys[i].unknown = fmt::format("its pods have different numbers of GPUs ({}), and a plan has nodes of one kind", both);
+    }
   }
 
   bool gpus(const Value& map) {
-    bool has_any = false;
+    std::string count;
     for (const char* which : {"resources", "resourcesPerNode"}) {
       for (const char* kind : {"limits", "requests"}) {
         const TreeNode section = node(map, std::string(which) + "." + kind);
         for (const auto& [name, value] : section ? section.value->entries : std::vector<Value::Entry>{}) {
-          if (!is_gpu_resource(name)) continue;
+          if (!is_gpu_resource(name) || value.text == "0") continue;
+          has_two_counts = has_two_counts || (!count.empty() && count != value.text);
+          count = value.text;
           add("gpus_per_node", value.text, value.location);
-          has_any = true;
         }
       }
     }
-    return has_any;
+    return !count.empty();
   }
 
   // The image is that of the container with the GPUs; of several pods, and where none has GPUs, of the first.
@@ -165,10 +208,20 @@ struct ManifestReader {
     scalar("image", map, "image");
   }
 
+  // Of the program that the image starts by itself.
+  void arguments(const Value& map) {
+    const TreeNode words = node(map, "args");
+    if (!words || node(map, "command") || words.value->items.empty() || !words.value->items[0].text.starts_with('-')) return;
+    std::string all;
+    for (const Value& one : words.value->items) all += (all.empty() ? "" : " ") + one.text;
+    add("args", all, words.value->location);
+  }
+
   void around(const Value& map) {
     if (const TreeNode variables = node(map, "env"); variables && variables.value->kind == Value::Kind::kList) {
       for (const Value& one : variables.value->items)
-        add("env." + foreign::text(one, "name"), foreign::text(one, "value"), one.location);
+        add("env." + foreign::text(one, "name"), node(one, "valueFrom") ? "from elsewhere" : foreign::text(one, "value"),
+            one.location);
     }
     if (const TreeNode volumes = node(map, "volumes"); volumes && volumes.value->kind == Value::Kind::kList) {
       for (const Value& one : volumes.value->items) add("volumes." + foreign::text(one, "name"), "a volume", one.location);
@@ -265,6 +318,7 @@ std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
   for (const Value& root : document.roots) {
     const ManifestKind* kind = manifest_kind(root);
     if (kind == nullptr) continue;
+    const size_t first = reader.keys.size();
     reader.machines(root, *kind);
     reader.scalar("namespace", root, "metadata.namespace");
     if (const TreeNode labels = node(root, "metadata.labels")) {
@@ -273,9 +327,12 @@ std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
       }
     }
     each_map(root, [&reader](const Value& map) {
-      reader.image(map, reader.gpus(map));
+      const bool has_gpus = reader.gpus(map);
+      if (has_gpus) reader.arguments(map);
+      reader.image(map, has_gpus);
       reader.around(map);
     });
+    reader.leave_open_if_uneven(first);
     // A rank for each slot, and a GPU for each rank.
     const bool has_gpus =
         std::any_of(reader.keys.begin(), reader.keys.end(), [](const FoundKey& one) { return one.key == "gpus_per_node"; });
