@@ -11,11 +11,16 @@ using foreign::LaunchLine;
 using foreign::LaunchProgram;
 
 // mpiexec -n 2 --ppn 1 torchrun: it starts launchers, one for each node. What a script of the user's starts is not known here.
-void count_launchers(const LaunchLine& line, std::vector<FoundKey>& keys) {
-  const foreign::LaunchStage& last = line.stages.back();
-  const bool is_script = last.program == LaunchProgram::kScript && last.name.ends_with(".sh") && !foreign::is_wrapper(last);
-  const bool is_launcher = line.find(LaunchProgram::kTorchrun) != nullptr || line.find(LaunchProgram::kAccelerate) != nullptr;
-  if (!is_launcher && !is_script) return;
+// `mpiexec -n 2 bash -c "torchrun …"` starts what stands inside.
+void count_launchers(const foreign::ScriptPart& part, const LaunchLine& line, std::vector<FoundKey>& keys) {
+  const auto starts_one = [](const LaunchLine* one) {
+    const foreign::LaunchStage& last = one->stages.back();
+    const bool is_script = last.program == LaunchProgram::kScript && last.name.ends_with(".sh") && !foreign::is_wrapper(last);
+    return is_script || one->find(LaunchProgram::kTorchrun) != nullptr || one->find(LaunchProgram::kAccelerate) != nullptr;
+  };
+  std::vector<const LaunchLine*> started = foreign::lines_inside(part.script, part.lines, line);
+  started.push_back(&line);
+  if (std::none_of(started.begin(), started.end(), starts_one)) return;
   std::erase_if(keys, [](const FoundKey& one) {
     return one.key == "n" || one.key == "np" || one.key == "c" || one.key == "N" || one.key == "npernode" || one.key == "ppn" ||
            one.key == "perhost";

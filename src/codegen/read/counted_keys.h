@@ -10,7 +10,7 @@
 
 namespace distsetup {
 
-void count_launchers(const foreign::LaunchLine& line, std::vector<FoundKey>& keys);  // of mpiexec
+void count_launchers(const foreign::ScriptPart& part, const foreign::LaunchLine& line, std::vector<FoundKey>& keys);  // of mpiexec
 // "dcu:4" -> "gpu:4"; any other request as it is.
 std::string as_gpus(const std::string& gres);
 void count_gpus_of_step(std::vector<FoundKey>& keys);  // of srun

@@ -105,7 +105,7 @@ class ScriptReader {
       const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
       const size_t first = readings_.size();
-      for (const LaunchStage& stage : line.stages) read_stage(stage, line, is_under_ray);
+      for (const LaunchStage& stage : line.stages) read_stage(stage, part, line, is_under_ray);
       append(diagnostics_, training.take(source_, line, readings_, first));
       gpus = visible_gpus(source_, part, line, file_);
       tell_started(line);
@@ -264,8 +264,9 @@ class ScriptReader {
     readings_.back().lost.push_back(std::move(lost));
   }
 
-  void read_stage(const LaunchStage& stage, const LaunchLine& line, bool is_under_ray) {
+  void read_stage(const LaunchStage& stage, const foreign::ScriptPart& part, const LaunchLine& line, bool is_under_ray) {
     std::vector<FoundKey> keys = options_of(stage);
+    if (stage.program == LaunchProgram::kOther) return add(unread(keys, file_, stage.name));
     const bool has_own_names = stage.name.ends_with("llamafactory-cli");  // key=value is one of its arguments, over those of its file
     if (stage.program == LaunchProgram::kScript && has_own_names) {
       for (FoundKey& one : overrides_of(stage)) {
@@ -290,7 +291,7 @@ class ScriptReader {
     }
     const bool is_jsrun = stage.program == LaunchProgram::kMpirun && stage.name.ends_with("jsrun");
     if (is_jsrun) count_resource_sets(keys, nodes_of_lsf_);
-    if (stage.program == LaunchProgram::kMpirun && !is_jsrun) count_launchers(line, keys);
+    if (stage.program == LaunchProgram::kMpirun && !is_jsrun) count_launchers(part, line, keys);
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
     for (const LaunchOption& one : stage.defaults) keys.push_back(found(one.name, one.value, true, one.span));
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });

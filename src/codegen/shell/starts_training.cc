@@ -51,17 +51,24 @@ bool starts_training_itself(const LaunchLine& line) {
   });
 }
 
-bool starts_training(const ShellScript& script, const std::vector<LaunchLine>& lines, const LaunchLine& line) {
-  if (starts_training_itself(line)) return true;
+std::vector<const LaunchLine*> lines_inside(const ShellScript& script, const std::vector<LaunchLine>& lines, const LaunchLine& line) {
+  std::vector<const LaunchLine*> out;
   const ShellCommand& outer = script.commands[line.command];
-  if (outer.words.empty()) return false;
+  if (outer.words.empty()) return out;
   const TextSpan last = outer.words.back().span;
-  return std::any_of(lines.begin(), lines.end(), [&](const LaunchLine& other) {
+  for (const LaunchLine& other : lines) {
     const ShellCommand& inner = script.commands[other.command];
     const bool is_inside = inner.depth > outer.depth && !inner.in_substitution && !inner.words.empty() &&
                            inner.words[0].span.begin >= last.begin && inner.words[0].span.end <= last.end;
-    return is_inside && starts_training_itself(other);
-  });
+    if (is_inside) out.push_back(&other);
+  }
+  return out;
+}
+
+bool starts_training(const ShellScript& script, const std::vector<LaunchLine>& lines, const LaunchLine& line) {
+  if (starts_training_itself(line)) return true;
+  const std::vector<const LaunchLine*> inside = lines_inside(script, lines, line);
+  return std::any_of(inside.begin(), inside.end(), [](const LaunchLine* other) { return starts_training_itself(*other); });
 }
 
 }  // namespace distsetup::foreign
