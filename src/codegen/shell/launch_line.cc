@@ -110,6 +110,7 @@ class LineReader {
     // Of a Python whose path is a variable; a debugger's own options stand behind the module.
     const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m" && !(at_ > 1 && base_name(words_[at_ - 2].text) == "debugpy-run");
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
+    if (is_module_of_uv(words_, at_)) return program_of_module(base);
     if ((leads() || is_wrapped()) && is_swift(at_)) return LaunchProgram::kScript;
     if (leads() && (is_script_name(base) || is_tool(base))) return LaunchProgram::kScript;
     return is_wrapped() && (is_wrapped_script() || trains_by_name(base)) ? LaunchProgram::kScript : LaunchProgram::kOther;
@@ -225,6 +226,12 @@ class LineReader {
     return false;
   }
 
+  static LaunchProgram program_of_module(std::string_view module) {
+    if (module == "torch.distributed.run" || module == "torch.distributed.launch") return LaunchProgram::kTorchrun;
+    if (module == "accelerate.commands.launch") return LaunchProgram::kAccelerate;
+    return module == "deepspeed.launcher.runner" ? LaunchProgram::kDeepspeed : LaunchProgram::kScript;
+  }
+
   LaunchProgram python() {
     size_t i = at_ + 1;
     for (; i < words_.size() && is_option(words_[i].text) && words_[i].text != "-m"; ++i) {
@@ -234,10 +241,7 @@ class LineReader {
     if (i + 1 < words_.size() && words_[i].text == "-m") {
       const std::string& module = words_[i + 1].text;
       at_ = i + 1;
-      if (module == "torch.distributed.run" || module == "torch.distributed.launch") return LaunchProgram::kTorchrun;
-      if (module == "accelerate.commands.launch") return LaunchProgram::kAccelerate;
-      if (module == "deepspeed.launcher.runner") return LaunchProgram::kDeepspeed;
-      return LaunchProgram::kScript;
+      return program_of_module(module);
     }
     if (i >= words_.size() || words_[i].text == "-" || is_operator(words_[i])) return LaunchProgram::kOther;
     at_ = i;
@@ -262,6 +266,9 @@ class LineReader {
     for (; at_ < words_.size(); ++at_) {
       const ShellWord& word = words_[at_];
       if (is_operator(word)) break;
+      const bool is_wrapper = program == LaunchProgram::kScript && hands_on_program(words_, at_);
+      if (is_wrapper) out.program = LaunchProgram::kOther;  // python submit.py --gpus 8 -- torchrun train.py
+      if (is_wrapper) break;
       if (word.text == "--") continue;  // the end of options, in front of what is started or of its arguments
       if (!is_option(word.text)) {
         if (program != LaunchProgram::kScript && !is_open_in_front()) break;

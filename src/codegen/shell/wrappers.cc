@@ -36,4 +36,19 @@ bool is_value_of_uv(const std::vector<ShellWord>& words, size_t at) {
          std::find(kTaking.begin(), kTaking.end(), words[at - 1].text) != kTaking.end();
 }
 
+bool is_module_of_uv(const std::vector<ShellWord>& words, size_t at) {
+  if (at < 3 || (words[at - 1].text != "-m" && words[at - 1].text != "--module")) return false;
+  const auto end = words.begin() + static_cast<std::ptrdiff_t>(at) - 1;
+  const auto run = std::find_if(words.begin(), end, [](const ShellWord& word) { return word.text == "run"; });
+  return run != end && run != words.begin() && program_of(*(run - 1)) == "uv";
+}
+
+bool hands_on_program(const std::vector<ShellWord>& words, size_t at) {
+  if (words[at].text != "--" || at + 2 >= words.size()) return false;
+  const std::string_view next = program_of(words[at + 1]);
+  static constexpr std::array<std::string_view, 6> kLaunchers = {"torchrun", "deepspeed", "srun", "mpirun", "mpiexec", "python"};
+  return next == "python3" || (next == "accelerate" && words[at + 2].text == "launch") ||
+         std::find(kLaunchers.begin(), kLaunchers.end(), next) != kLaunchers.end();
+}
+
 }  // namespace distsetup::foreign

@@ -16,4 +16,10 @@ bool handles_files(const std::vector<ShellWord>& words);
 // uv run --with deepspeed accelerate launch: a package or an interpreter that the environment gets.
 bool is_value_of_uv(const std::vector<ShellWord>& words, size_t at);
 
+// uv run -m verl.trainer.main_ppo: python -m (uv's reference, --module). `at`: of the module's name.
+bool is_module_of_uv(const std::vector<ShellWord>& words, size_t at);
+
+// The "--" of `submit.py --gpus 8 -- torchrun train.py`, behind which stands what a script hands on.
+bool hands_on_program(const std::vector<ShellWord>& words, size_t at);
+
 }  // namespace distsetup::foreign
