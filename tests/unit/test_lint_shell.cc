@@ -137,7 +137,9 @@ TEST_CASE("lint shell: files that a script writes", "[lint]") {
   const ShellScript s = shell(
       "J=ds.json\nS=3\ncat <<EOT > $J\n{\"stage\": $S, \"x\": \"\\$HOME\"}\nEOT\necho '{\"a\": 1}' > b.json\ncat <<'E' | tee "
       "c\nx\nE\n");
-  REQUIRE(s.files.size() == 2);
+  REQUIRE(s.files.size() == 3);
+  CHECK(s.files[2].path == "c");
+  CHECK(s.files[2].text == "x\n");
   CHECK(s.files[0].path == "ds.json");
   CHECK(s.files[0].text == "{\"stage\": 3, \"x\": \"$HOME\"}\n");
   CHECK(s.files[1].text == "{\"a\": 1}");

@@ -140,7 +140,8 @@ void read_into_variables(const ShellCommand& one, ShellExpander& variables) {
   }
 }
 
-void find_written_file(const ShellCommand& one, ShellExpander& variables, ShellScript& script) {
+void find_written_file(const ShellCommand& one, const std::optional<HereDocument>& piped, ShellExpander& variables,
+                       ShellScript& script) {
   constexpr size_t kMaxFiles = 20;
   const std::string& name = one.words[0].text;
   const bool is_submitted = name == "sbatch" || name == "qsub" || name == "bsub";
@@ -153,15 +154,22 @@ void find_written_file(const ShellCommand& one, ShellExpander& variables, ShellS
   }
   if (name == "tee" && one.expanded.size() == 2) file.path = one.expanded[1].text;
   if (file.path.empty()) return;
-  const bool is_here = (name == "cat" || name == "tee" || is_submitted) && one.here.size() == 1;
+  const bool is_piped = name == "tee" && one.reads_pipe && piped && one.here.empty();
+  const bool is_here = is_piped || ((name == "cat" || name == "tee" || is_submitted) && one.here.size() == 1);
   const bool is_said = (name == "echo" || name == "printf") && one.words.size() == 2 && one.words[1].parts.size() == 1;
   if (!is_here && !is_said) return;
-  file.body = is_here ? one.here[0].body : one.words[1].parts[0].span;
-  const bool expands = is_here ? one.here[0].expands : one.words[1].parts[0].quote == ShellQuote::kDouble;
+  const HereDocument* here = is_piped ? &*piped : is_here ? &one.here[0] : nullptr;
+  file.body = is_here ? here->body : one.words[1].parts[0].span;
+  const bool expands = is_here ? here->expands : one.words[1].parts[0].quote == ShellQuote::kDouble;
   const std::string_view body =
       is_here ? script.text.substr(file.body.begin, file.body.end - file.body.begin) : std::string_view(one.words[1].parts[0].text);
   file.text = expands ? without_escapes(variables.expand_text(body, true).text) : std::string(body);
   script.files.push_back(std::move(file));
+}
+
+std::optional<HereDocument> piped_document(const ShellCommand& one) {
+  const bool is_shown = one.words.size() == 1 && one.words[0].text == "cat" && one.here.size() == 1 && one.redirections.empty();
+  return is_shown && one.ends_with == "|" ? std::optional(one.here[0]) : std::nullopt;
 }
 
 }  // namespace distsetup::foreign

@@ -262,7 +262,8 @@ class Walker {
     if (name == "unset" || name == "mapfile" || name == "readarray" || name == "getopts") {
       for (size_t i = 1; i < one.words.size(); ++i) variables_.set_unknown(one.words[i].text);
     }
-    find_written_file(one, variables_, script_);
+    find_written_file(one, piped_, variables_, script_);
+    piped_ = piped_document(one);
     call(one);
     exports_all_ = exports_all(one, exports_all_);
     source(one);
@@ -272,6 +273,7 @@ class Walker {
   // source env.sh: what it sets acts from here on. A script of its own texts is walked, with the variables of this one.
   void source(const ShellCommand& one) {
     std::optional<std::string> text = sourced_.read(one);
+    if (!text && here_ == nullptr && !sourced_path(one).empty()) script_.not_here.emplace_back(sourced_path(one), one.words.back().span);
     if (!text) return;
     Sourced& inner = files_.emplace_back();
     inner.text = std::move(*text);
@@ -364,7 +366,8 @@ class Walker {
   SourcedFiles sourced_;
   ShellExpander variables_;
   std::deque<Sourced> files_;
-  Sourced* here_ = nullptr;  // the file that is walked; nullptr: the script itself
+  Sourced* here_ = nullptr;            // the file that is walked; nullptr: the script itself
+  std::optional<HereDocument> piped_;  // what the command before hands on
   std::vector<ShellCommand> called_;
   std::map<std::string, Function, std::less<>> functions_;
   std::vector<Function> functions_in_order_;

@@ -119,6 +119,8 @@ struct ShellScript {
   std::vector<OuterVariable> outer;
   std::vector<ShellMistake> mistakes;
   std::vector<ScriptFile> files;  // after follow_shell
+  // Files that it sources and nobody has, with the place; after follow_shell.
+  std::vector<std::pair<std::string, TextSpan>> not_here;
 
   const Directive* directive(std::string_view name) const;  // the last one that counts
   // The first NAME=…; nullptr when it is not assigned.
