@@ -163,4 +163,62 @@ void count_gpus(const ShellScript& script, FoundKey& key) {
   key.key = "gpus-per-node";
 }
 
+namespace {
+
+struct OtherScheduler {
+  std::string_view begins, name;
+};
+constexpr OtherScheduler kOtherSchedulers[] = {{"#$ -", "Grid Engine"}, {"#flux: -", "Flux"}, {"# flux: -", "Flux"},
+                                               {"#COBALT -", "Cobalt"}, {"#PJM -", "PJM"},    {"#OAR -", "OAR"},
+                                               {"#MSUB -", "Moab"}};
+
+Reading lines_of_other_schedulers(const Document& document) {
+  Reading out;
+  out.file = document.path;
+  const std::string_view text = document.text;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
+    for (const OtherScheduler& one : kOtherSchedulers) {
+      if (!line.starts_with(one.begins)) continue;
+      const size_t option = one.begins.size() - 1, blank = std::min(line.find_first_of(" =", option), line.size());
+      const std::string_view value = line.substr(std::min(blank + 1, line.size()));
+      out.tool = std::string(one.name);
+      out.lost.push_back({std::string(line.substr(0, blank)), std::string(value),
+                          fmt::format("lines of {} are not read: --nodes and --gpus", one.name), document.place(at)});
+    }
+    at = end + 1;
+  }
+  return out;
+}
+
+bool is_left_open(const Reading& reading) {
+  return std::any_of(reading.lost.begin(), reading.lost.end(),
+                     [](const LostKey& one) { return one.reason.starts_with("only the running script knows"); });
+}
+
+// They bring programs, and no settings of a run.
+bool brings_programs(std::string_view path) {
+  const std::string_view base = path.substr(path.rfind('/') + 1);
+  return base == "activate" || base == "conda.sh" || base == "setvars.sh" || base.ends_with("bashrc") || base.ends_with("profile");
+}
+
+}  // namespace
+
+Result<std::vector<Reading>> with_what_is_unread(const Document& document, Result<std::vector<Reading>> read) {
+  if (!read.ok() || read->empty()) return read;
+  if (std::any_of(read->begin(), read->end(), is_left_open)) {
+    for (const ScriptPart& part : document.parts) {
+      for (const auto& [path, at] : part.script.not_here) {
+        if (!brings_programs(path))
+          read->back().lost.push_back(
+              {"source", path, "it is not here, and may set what only the running script knows", document.place(at.begin)});
+      }
+    }
+  }
+  if (Reading others = lines_of_other_schedulers(document); !others.lost.empty()) read->push_back(std::move(others));
+  return read;
+}
+
 }  // namespace distsetup

@@ -355,7 +355,7 @@ Result<std::vector<Reading>> read_script(const TemplateSet& templates, const for
     reader.lines(part);
   }
   reader.helpers(document);
-  return reader.take();
+  return with_what_is_unread(document, reader.take());
 }
 
 Result<std::vector<Reading>> read_lines(const TemplateSet& templates, const foreign::Document& document) {
