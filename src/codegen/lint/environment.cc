@@ -208,9 +208,22 @@ void env_connections(const LintSetup& setup, const Document& d, const Environmen
   }
 }
 
+// Launchers that give every process its own numbers, whatever is exported (torch/distributed/elastic/agent/server/
+// local_elastic_agent.py, _set_local_rank_env of what it starts; deepspeed/launcher/launch.py, main; accelerate starts torchrun's).
+bool has_ranks_of_launchers(const ScriptPart& part) {
+  const auto sets_ranks = [](const LaunchLine& line) {
+    return line.find(LaunchProgram::kTorchrun) != nullptr || line.find(LaunchProgram::kAccelerate) != nullptr ||
+           line.find(LaunchProgram::kDeepspeed) != nullptr;
+  };
+  const auto is_one = [](const LaunchLine& line) { return foreign::starts_training_itself(line); };
+  return std::any_of(part.lines.begin(), part.lines.end(), is_one) &&
+         std::all_of(part.lines.begin(), part.lines.end(), [&](const LaunchLine& line) { return sets_ranks(line) || !is_one(line); });
+}
+
 // export RANK=0: one number for all processes of a node, and for Lightning a sign that something else starts them.
 void env_ranks(const Document& d, Findings& report) {
   for (const ScriptPart& part : d.parts) {
+    if (has_ranks_of_launchers(part)) continue;
     for (const ShellCommand& command : part.script.commands) {
       if (command.words.empty() || command.words[0].text != "export" || command.depth > 0) continue;
       for (const ShellAssignment& one : command.assignments) {
