@@ -328,3 +328,30 @@ TEST_CASE("lint starts: line ends of Windows and a byte order mark", "[lint]") {
                 {"FIL006", "warning", "ds.json", mark + deepspeed},
                 {"FIL006", kNothing, "a.yaml", mark + "distributed_type: MULTI_GPU\nnum_processes: 8\n"}});
 }
+
+TEST_CASE("lint starts: names that nothing has: of a pod, and of a variable", "[lint]") {
+  const auto indexed = [](const std::string& of_job, const std::string& of_pod, const std::string& service) {
+    return "apiVersion: v1\nkind: Service\nmetadata: {name: " + service + "}\nspec: {clusterIP: None}\n---\napiVersion: batch/v1\n" +
+           "kind: Job\nmetadata: {name: train}\nspec:\n  completions: 2\n  parallelism: 2\n" + of_job + "  template:\n    spec:\n" +
+           of_pod + "      containers:\n      - name: main\n        image: x\n        command: [python, train.py]\n" +
+           "        env: [{name: MASTER_ADDR, value: train-0.pods}]\n";
+  };
+  const std::string is_indexed = "  completionMode: Indexed\n";
+  check_starts({{"K8S014", "error", "k.yaml", indexed(is_indexed, "", "pods")},
+                {"K8S014", "error", "k.yaml", indexed(is_indexed, "      subdomain: other\n", "pods")},
+                {"K8S014", "warning", "k.yaml", indexed(is_indexed, "", "elsewhere")},
+                {"K8S014", kNothing, "k.yaml", indexed(is_indexed, "", "train-0")},
+                {"K8S014", kNothing, "k.yaml", indexed(is_indexed, "      subdomain: pods\n", "pods")},
+                {"K8S014", kNothing, "k.yaml", indexed("", "", "pods")}});
+  const std::string start = "\ndeepspeed --num_nodes ${NODES} --num_gpus 8 --hostfile hosts train.py\n";
+  check_starts({{"TR017", "warning", "a.sh", "NNODES=2" + start},
+                {"TR017", kNothing, "a.sh", "NNODES=2\nNODES=4" + start},
+                {"TR017", kNothing, "a.sh", "NNODES=2\nread NODES" + start},
+                {"TR017", kNothing, "a.sh", "NNODES=2\n: ${NODES:=4}" + start},
+                {"TR017", kNothing, "a.sh", "NNODES=2\nsource env.sh" + start},
+                {"TR017", kNothing, "a.sh", "MACHINES=2" + start}});
+  // A launcher gives each process its own ranks.
+  check_starts({{"ENV007", "warning", "a.sh", "export LOCAL_RANK=0\npython train.py\n"},
+                {"ENV007", kNothing, "a.sh", "export LOCAL_RANK=0\ntorchrun --nproc_per_node=8 train.py\n"},
+                {"ENV007", "warning", "a.sh", "export RANK=0\nsrun python train.py\n"}});
+}

@@ -32,12 +32,14 @@
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/pipe_status.h"
 #include "codegen/lint/plan_level.h"
+#include "codegen/lint/pod_names.h"
 #include "codegen/lint/scheduler_variables.h"
 #include "codegen/lint/slurm.h"
 #include "codegen/lint/trainer_match.h"
 #include "codegen/lint/trainers.h"
 #include "codegen/lint/training_arguments.h"
 #include "codegen/lint/unexported.h"
+#include "codegen/lint/unset_values.h"
 #include "codegen/lint/verl.h"
 #include "codegen/read/loose_json.h"
 #include "codegen/read/recognise.h"
@@ -50,31 +52,15 @@ namespace {
 
 // One per group of rules; each looks at the documents it knows.
 using LintCheck = void (*)(const lint::LintSetup&, const foreign::Document&, lint::Findings&);
-constexpr LintCheck kLintChecks[] = {lint::check_file_text,
-                                     lint::check_keys,
-                                     lint::check_names,
-                                     lint::check_options,
-                                     lint::check_deepspeed,
-                                     lint::check_deepspeed_values,
-                                     lint::check_accelerate,
-                                     lint::check_fsdp,
-                                     lint::check_training_arguments,
-                                     lint::check_trainer_match,
-                                     lint::check_megatron,
-                                     lint::check_trainers,
-                                     lint::check_llama_factory,
-                                     lint::check_verl,
-                                     lint::check_llama_stack,
-                                     lint::check_slurm,
-                                     lint::check_launchers,
-                                     lint::check_allocation,
-                                     lint::check_launch_sizes,
-                                     lint::check_kubernetes,
-                                     lint::check_environment,
-                                     lint::check_plan_level,
-                                     lint::check_pipes,
-                                     lint::check_empty_values,
-                                     lint::check_scheduler_variables,
+constexpr LintCheck kLintChecks[] = {lint::check_file_text,     lint::check_keys,         lint::check_names,
+                                     lint::check_options,       lint::check_deepspeed,    lint::check_deepspeed_values,
+                                     lint::check_accelerate,    lint::check_fsdp,         lint::check_training_arguments,
+                                     lint::check_trainer_match, lint::check_megatron,     lint::check_trainers,
+                                     lint::check_llama_factory, lint::check_verl,         lint::check_llama_stack,
+                                     lint::check_slurm,         lint::check_launchers,    lint::check_allocation,
+                                     lint::check_launch_sizes,  lint::check_kubernetes,   lint::check_pod_names,
+                                     lint::check_environment,   lint::check_plan_level,   lint::check_pipes,
+                                     lint::check_empty_values,  lint::check_unset_values, lint::check_scheduler_variables,
                                      lint::check_unexported};
 
 // "debug: false" -> the key with its indentation, and the value without a remark.
