@@ -291,7 +291,7 @@ Result<ForeignSpec> spec_of_fields(const ReadFields& read_fields, const Presets&
   for (const ReadSetting& setting : read.settings) {
     if (setting.path.compare(0, 6, "model.") == 0) {
       if (!names_model && !has_sizes) {
-        out.lost.push_back({setting.key, setting.text, "the file says no size of it: --model", setting.at});
+        out.lost.push_back({setting.key, setting.text, "no size of it is known here: --model", setting.at});
       } else if (!names_model) {
         add_geometry(out.given.model, setting);
       }

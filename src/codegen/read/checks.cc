@@ -1,6 +1,7 @@
 // Keys of a file that do not go together (`checks` of a table).
 #include "codegen/read/checks.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/diagnostic_codes.h"
@@ -72,6 +73,15 @@ std::vector<Complaint> complaints_about(const KeyTable& table, const std::vector
     out.push_back({check.trainer, weights == nullptr ? "" : weights->text, std::move(diagnostic)});
   }
   return out;
+}
+
+std::string extended_by(const KeyTable& table, const std::vector<FoundKey>& found) {
+  for (const FoundKey& one : found) {
+    const bool names_one = std::any_of(table.extended_by.begin(), table.extended_by.end(),
+                                       [&one](const std::string& key) { return is_same_key(one.key, key); });
+    if (names_one && !one.text.empty()) return one.key;
+  }
+  return "";
 }
 
 }  // namespace distsetup

@@ -380,6 +380,8 @@ class TableReading {
     }
     if (how == "silent")
       return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word", table_.tool);
+    if (how == "parse error" && !extended_by(table_, found_).empty())
+      return fmt::format("not a key of {}'s own: the module of '{}' may declare it", table_.tool, extended_by(table_, found_));
     if (how == "declared")
       return fmt::format("not a key that {} is known to have: the script that reads it declares it, or stops at it", table_.tool);
     if (how.empty() || how == "warning") return fmt::format("not a key that {} is known to have", table_.tool);

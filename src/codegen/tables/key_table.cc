@@ -164,6 +164,7 @@ struct KeyTableReader {
     for (const Value& item : parts == nullptr ? std::vector<Value>{} : parts->items) read_part(item, table, mistakes);
     reader.get("words", table.words);
     reader.get("decides", table.decides);
+    reader.get("extended_by", table.extended_by);
     const Value* accepts = reader.child("accepts");
     for (const auto& [names, types] : accepts == nullptr ? std::vector<Value::Entry>{} : accepts->entries) {
       for (const auto& [type, section] : types.entries) table.accepts.push_back({names, type, section.text});

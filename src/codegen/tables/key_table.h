@@ -112,10 +112,11 @@ struct KeyTable {
   bool is_told_only = false;  // read where they tell it, or its name does, and for nothing that is merely like it
   std::vector<ProgramRow> programs;
   std::vector<KeyCheck> checks;
-  std::vector<std::string> decides;    // keys that choose how the model is sharded: one that is not understood is refused
-  std::vector<std::string> words;      // keys whose text is several words, each read by itself
-  std::vector<AcceptedNames> accepts;  // every name the tool takes, read off it: what no row is about is told as that
-  std::set<std::string> accepted;      // of these, '-' as '_' (a reader fills it)
+  std::vector<std::string> extended_by;  // keys that name a module with further keys
+  std::vector<std::string> decides;      // keys that choose how the model is sharded: one that is not understood is refused
+  std::vector<std::string> words;        // keys whose text is several words, each read by itself
+  std::vector<AcceptedNames> accepts;    // every name the tool takes, read off it: what no row is about is told as that
+  std::set<std::string> accepted;        // of these, '-' as '_' (a reader fills it)
 };
 
 // Reads and checks a table: unknown keys, types, field names that do not exist (kTemplate, with the place in the file).

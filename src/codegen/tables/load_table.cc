@@ -40,6 +40,7 @@ void include_table(const KeyTable& table, const std::string& section, const Fiel
   for (const auto& [from, to] : table.read_as) into.read_as.emplace_back(prefix + from, prefix + to);
   for (const std::string& key : table.words) into.words.push_back(prefix + key);
   for (const std::string& key : table.decides) into.decides.push_back(prefix + key);
+  for (const std::string& key : table.extended_by) into.extended_by.push_back(prefix + key);
   for (const std::string& name : table.accepted) into.accepted.insert(prefix + name);
 }
 
@@ -71,6 +72,7 @@ void add_reads(const KeyTable& more, KeyTable& table) {
   add(table.words, more.words);
   add(table.checks, more.checks);
   add(table.decides, more.decides);
+  add(table.extended_by, more.extended_by);
   add(table.told_by, more.told_by);
   add(table.not_told_by, more.not_told_by);
   add(table.called, more.called);
