@@ -13,6 +13,7 @@
 #include "cli/deliver/deliver.h"
 #include "cli/line/output.h"
 #include "cli/settings/job_flags.h"
+#include "cli/settings/lost_text.h"
 #include "cli/settings/named_file.h"
 #include "cli/settings/read_files.h"
 #include "cli/settings/run_source.h"
@@ -120,7 +121,7 @@ std::string target_of(const Arguments& arguments, const TemplateSet& templates, 
     if (same_name(one, wanted)) return one;
   }
   diagnostics.push_back(
-      error(code::kUnknownTarget, command_line(), fmt::format("unknown target '{}'", wanted), suggest(wanted, known)));
+      error(code::kUnknownTarget, command_line(), fmt::format("unknown target '{}'", wanted), suggest_target(wanted, known)));
   return "";
 }
 

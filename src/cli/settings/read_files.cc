@@ -21,8 +21,6 @@
 namespace distsetup {
 namespace {
 
-std::string place_in_file(const Location& at) { return at.line > 0 ? fmt::format("{}:{}", at.file, at.line) : at.file; }
-
 Value scalar_at(const ReadSetting& setting) { return scalar_value(setting.text, setting.at); }
 
 // model.hidden and its like: an inline geometry, whose keys keep their places.
@@ -199,21 +197,6 @@ std::string readings_text(const std::vector<Reading>& readings) {
       return !one.second.is_assumed && !is_manner;
     });
     out += fmt::format("{}: read as {}, {} setting{}\n", reading.file, reading.tool, given, given == 1 ? "" : "s");
-  }
-  return out;
-}
-
-std::string lost_text(const std::vector<LostKey>& lost) {
-  if (lost.empty()) return "";
-  std::string out = "could not be carried over:\n";
-  size_t width = 0;
-  for (const LostKey& one : lost) width = std::max(width, place_in_file(one.at).size());
-  width = std::min<size_t>(width, 32);
-  for (const LostKey& one : lost) {
-    std::string text = shown_text(one);
-    if (text.size() > 48) text = text.substr(0, 45) + "...";
-    out += fmt::format("  {:<{}}  {}{}: {}{}\n", place_in_file(one.at), width, one.key, text.empty() ? "" : " = " + text, one.reason,
-                       one.help.empty() ? "" : "; " + one.help);
   }
   return out;
 }

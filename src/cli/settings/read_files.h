@@ -15,8 +15,7 @@ Result<std::vector<Reading>> read_foreign_files(const TemplateSet& templates, co
 // A key or a value that the table does not know, as an error at its place.
 Diagnostic mistake_of(const LostKey& lost);
 
-// What was read as what, and what could not be carried over, a line each.
-std::string lost_text(const std::vector<LostKey>& lost);
+// What was read as what, a line each.
 std::string readings_text(const std::vector<Reading>& readings);
 Json readings_json(const std::vector<Reading>& readings, const std::vector<LostKey>& lost);
 

@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "base/value_yaml.h"
 #include "codegen/shell/quote.h"
+#include "codegen/tables/kind.h"
 #include "plan/plan_json.h"
 
 namespace distsetup {
@@ -54,11 +55,18 @@ StartWords read_start(const Value& list, Diagnostics& diagnostics) {
 
 }  // namespace
 
+std::string suggest_target(const std::string& wanted, const std::vector<std::string>& known) {
+  const FileKind* kind = built_in_kinds().find(wanted);
+  if (kind == nullptr || !kind->is_foreign) return suggest(wanted, known);
+  return fmt::format("nothing here writes {}; {}", kind->says, suggest("", known));
+}
+
 Result<TargetDescription> describe_target(const TemplateSet& templates, const std::string& target, const Location& at) {
   const std::string path = target + "/target.yaml";
   const std::string* text = find_file(templates, path);
   if (text == nullptr)
-    return error(code::kUnknownTarget, at, fmt::format("unknown target '{}'", target), suggest(target, target_names(templates)));
+    return error(code::kUnknownTarget, at, fmt::format("unknown target '{}'", target),
+                 suggest_target(target, target_names(templates)));
   Result<Value> root = parse_yaml(*text, "templates/" + path);
   if (!root.ok()) return root.diagnostics;
   TargetDescription out;

@@ -62,4 +62,7 @@ std::string start_command(const StartWords& start, const std::string& directory,
 // Fields that make a target of tables that serve several (`set`: {options.fsdp_version: 1}).
 Fields with_settings(const TargetDescription& described, Fields fields, Diagnostics& diagnostics);
 
+// What to say of a name that no target has. `known`: those that may be written.
+std::string suggest_target(const std::string& wanted, const std::vector<std::string>& known);
+
 }  // namespace distsetup
