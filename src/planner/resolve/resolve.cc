@@ -88,10 +88,22 @@ void take_native_program(Resolving& r) {
   }
 }
 
+// Sizes that a launch script gives: a key is added to no script.
+void tell_what_script_lacks(Diagnostics& said) {
+  for (Diagnostic& one : said) {
+    const std::string& file = one.location.file;
+    const bool is_of_script =
+        !file.empty() && file != "command line" && !file.ends_with(".yaml") && !file.ends_with(".yml") && !file.ends_with(".json");
+    if (one.code == code::kMissingKey && is_of_script)
+      one.help = "the file does not say it: name the model with all its sizes, --model 8B or --model FOLDER (of its config.json)";
+  }
+}
+
 void resolve_model(Resolving& r) {
   if (r.spec.model.has_value()) {
     const bool has_base = r.spec.model->find("base") != nullptr;
     take_geometry(r, has_base ? model_over_base(r.presets, *r.spec.model) : geometry_from_value(r.presets, *r.spec.model, "inline"));
+    tell_what_script_lacks(r.said);
     if (has_base) r.used_texts += preset_text(r.presets, "models", r.plan().model.name);
   } else if (r.inputs.model.has_value()) {
     r.plan().model = *r.inputs.model;
