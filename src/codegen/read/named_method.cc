@@ -91,7 +91,7 @@ const MethodWord* method_of(const foreign::LaunchStage& stage) {
 bool has_keys_of_rollouts(const std::vector<FoundKey>& keys) {
   return std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) {
     return one.key == "num_generations" || one.key == "reward_funcs" || one.key == "algorithm.adv_estimator" ||
-           one.key == "ppo_epochs" || one.key == "actor_model_name_or_path";
+           one.key == "advantage_estimator" || one.key == "ppo_epochs" || one.key == "actor_model_name_or_path";
   });
 }
 

@@ -32,8 +32,28 @@ size_t num_known_keys(const TemplateSet& templates, const foreign::Document& doc
       std::count_if(entries.begin(), entries.end(), [&known](const auto& one) { return known.knows(one.first, &one.second); }));
 }
 
+// "composer", "litgpt": a program of a tool whose files are known by name alone, which a command of the script starts; "": none.
+std::string program_of_another_tool(const foreign::Document& document) {
+  for (const foreign::ScriptPart& part : document.parts) {
+    for (const foreign::ShellCommand& command : part.script.commands) {
+      if (command.is_dead || command.expanded.size() < 2) continue;
+      const std::string& first = command.expanded[0].text;
+      const std::string base = first.substr(first.rfind('/') + 1);
+      const FileKind* kind = built_in_kinds().find(base);
+      const bool is_fabric = base == "fabric" && command.expanded[1].text == "run";
+      if (is_fabric || (kind != nullptr && kind->is_foreign && kind->form == KindForm::kTree)) return base;
+    }
+  }
+  return "";
+}
+
 Diagnostic nothing_known(const TemplateSet& templates, const foreign::Document& document) {
   const std::string& file = document.path;
+  if (const std::string program = program_of_another_tool(document); !program.empty()) {
+    return error(code::kUnknownValue, {file, 0, 0},
+                 fmt::format("the script starts '{}', a program whose runs distsetup does not read", program),
+                 "plan it by what it says (--model, --nodes, --gpus, --micro-batch)");
+  }
   if (foreign::says_nothing(document)) {
     return error(code::kUnknownValue, {file, 0, 0}, fmt::format("'{}' is empty, or has nothing but comments", file),
                  "take out the # in front of what is meant to act");
@@ -301,7 +321,14 @@ void add_written_files(const TemplateSet& templates, const foreign::Document& sc
                                       [&is_it](const Reading& one) { return std::any_of(one.lost.begin(), one.lost.end(), is_it); });
     if (!is_named) return;
     Result<std::vector<Reading>> read = read_config(templates, text, path, "", choices);
-    if (!read.ok()) return;  // it stays a file that is not here
+    if (!read.ok()) {  // it stays a file of settings that were not read
+      for (Reading& one : readings) {
+        for (LostKey& lost : one.lost) {
+          if (is_it(lost)) lost.reason = fmt::format("'{}' stands in this file, and no table knows its keys", path);
+        }
+      }
+      return;
+    }
     for (Reading& one : readings) std::erase_if(one.lost, is_it);
     append(diagnostics, read.diagnostics);
     for (Reading& one : *read) readings.push_back(std::move(one));
