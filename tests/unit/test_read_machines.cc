@@ -153,6 +153,7 @@ TEST_CASE("machines: files of other tools are told by their name") {
   CHECK(job("gpu.Dockerfile", "FROM x\nCMD [\"torchrun\", \"train.py\"]\n").refusal.find("a Dockerfile") != std::string::npos);
   CHECK(job("Snakefile", "rule train:\n    shell: \"torchrun train.py\"\n").refusal.find("a Snakefile") != std::string::npos);
   CHECK(job("make_file.sh", "torchrun --nproc_per_node 8 train.py\n").says.text("hardware.gpus_per_node") == "8");
+  CHECK(job("a.sh", "conda env create -f train.yaml\npython setup.py\n").refusal.find("the script starts") == std::string::npos);
   CHECK(job("a.sh", "composer train.py run.yaml max_duration=1ep\n").refusal ==
         "the script starts 'composer', a program whose runs distsetup does not read\n");
 }

@@ -32,16 +32,17 @@ size_t num_known_keys(const TemplateSet& templates, const foreign::Document& doc
       std::count_if(entries.begin(), entries.end(), [&known](const auto& one) { return known.knows(one.first, &one.second); }));
 }
 
-// "composer", "litgpt": a program of a tool whose files are known by name alone, which a command of the script starts; "": none.
+// A program that trains by files which are not read, where a command of the script starts one; "": none.
 std::string program_of_another_tool(const foreign::Document& document) {
+  static constexpr std::string_view kPrograms[] = {"composer", "litgpt", "oumi", "autotrain", "ludwig", "fairseq2", "mlx_lm.lora"};
   for (const foreign::ScriptPart& part : document.parts) {
     for (const foreign::ShellCommand& command : part.script.commands) {
       if (command.is_dead || command.expanded.size() < 2) continue;
       const std::string& first = command.expanded[0].text;
       const std::string base = first.substr(first.rfind('/') + 1);
-      const FileKind* kind = built_in_kinds().find(base);
-      const bool is_fabric = base == "fabric" && command.expanded[1].text == "run";
-      if (is_fabric || (kind != nullptr && kind->is_foreign && kind->form == KindForm::kTree)) return base;
+      const bool starts = base == "fabric" ? command.expanded[1].text == "run"
+                                           : std::find(std::begin(kPrograms), std::end(kPrograms), base) != std::end(kPrograms);
+      if (starts) return base;
     }
   }
   return "";
