@@ -126,6 +126,7 @@ TEST_CASE("machines: a module that uv starts") {
   const std::string module = "torch.distributed.run --nproc_per_node 4 train.py --per_device_train_batch_size 2\n";
   CHECK(job("a.sh", "uv run --extra gpu -m " + module).says.text("hardware.gpus_per_node") == "4");
   CHECK(job("a.sh", "uv run --module verl.trainer.main_ppo trainer.n_gpus_per_node=8\n").says.text("hardware.gpus_per_node") == "8");
+  CHECK(job("a.sh", "uv run --with a coverage run -m pytest --per_device_train_batch_size 2\n").says.fields.empty());
   CHECK(job("a.sh", "uv pip install -m own.train --per_device_train_batch_size 2\n").says.fields.empty());
 }
 

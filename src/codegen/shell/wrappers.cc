@@ -40,7 +40,14 @@ bool is_module_of_uv(const std::vector<ShellWord>& words, size_t at) {
   if (at < 3 || (words[at - 1].text != "-m" && words[at - 1].text != "--module")) return false;
   const auto end = words.begin() + static_cast<std::ptrdiff_t>(at) - 1;
   const auto run = std::find_if(words.begin(), end, [](const ShellWord& word) { return word.text == "run"; });
-  return run != end && run != words.begin() && program_of(*(run - 1)) == "uv";
+  if (run == end || run == words.begin() || program_of(*(run - 1)) != "uv") return false;
+  // Of a program that stands in between the option is that one's: uv run coverage run -m pytest.
+  for (auto it = run + 1; it != end; ++it) {
+    const bool is_of_uv =
+        it->text.starts_with('-') || it->text.starts_with('$') || is_value_of_uv(words, static_cast<size_t>(it - words.begin()));
+    if (!is_of_uv) return false;
+  }
+  return true;
 }
 
 bool hands_on_program(const std::vector<ShellWord>& words, size_t at) {
