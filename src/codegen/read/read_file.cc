@@ -325,7 +325,7 @@ void add_written_files(const TemplateSet& templates, const foreign::Document& sc
     if (!read.ok()) {  // it stays a file of settings that were not read
       for (Reading& one : readings) {
         for (LostKey& lost : one.lost) {
-          if (is_it(lost)) lost.reason = fmt::format("'{}' stands in this file, and no table knows its keys", path);
+          if (is_it(lost) && lost.is_file) lost.reason = fmt::format("'{}' stands in this file, and no table knows its keys", path);
         }
       }
       return;
