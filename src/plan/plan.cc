@@ -75,6 +75,11 @@ Diagnostics check_sizes(const Plan& p) {
           fmt::format("prefetch {} is not in 0..{}", p.strategy.prefetch, kMostInFlight));
   require(p.strategy.reductions_in_flight >= 1 && p.strategy.reductions_in_flight <= kMostInFlight, code::kOutOfRange,
           fmt::format("{} reductions in flight are not in 1..{}", p.strategy.reductions_in_flight, kMostInFlight));
+  const double dropout = p.train.lora_dropout;
+  require(dropout >= 0 && dropout < 1, code::kOutOfRange,
+          fmt::format("dropout of adapters is {}, expected 0 to less than 1", dropout));
+  require(dropout == 0 || p.train.finetune != "full", code::kConflict,
+          fmt::format("dropout {} of adapters, and finetune is full: there are none", dropout));
   require(p.recompute.policy != Recompute::kEveryK || p.recompute.every_k >= 1, code::kOutOfRange,
           fmt::format("every_k:{} is not at least 1", p.recompute.every_k));
   return out;
@@ -94,6 +99,8 @@ Diagnostics check_tuning(const Plan& p) {
   require(t.finetune == "full" || (t.lora_rank >= 1 && t.lora_alpha > 0 && !t.lora_targets.empty()), code::kOutOfRange,
           fmt::format("adapters of rank {} and alpha {} on {} targets, expected numbers above 0 and at least one target", t.lora_rank,
                       t.lora_alpha, t.lora_targets.size()));
+  require(t.lora_dropout == 0, code::kUnsupportedFeature,
+          fmt::format("the native trainer trains adapters without dropout, the plan says {}", t.lora_dropout), "--lora-dropout 0");
   for (const std::string& pattern : t.trainable) {
     const std::string problem = pattern_problem(pattern);
     require(problem.empty(), code::kUnknownValue, fmt::format("train.trainable '{}' {}", pattern, problem));

@@ -174,6 +174,7 @@ struct TrainPlan {
   // Of the bundled trainer ends of modules' names ("q_proj"), or kAllLinear (tuning.h); of others "query", "value", ...
   std::vector<std::string> lora_targets;
   double lora_alpha = 0;               // with lora_rank the scale of adapters: adapter_scale()
+  double lora_dropout = 0;             // the part of what adapters read that is dropped at random
   bool rslora = false;                 // they are scaled by the root of the rank
   std::vector<std::string> trainable;  // patterns of the parameters that are trained; empty: all of them, or adapters
   int64_t sequence_length = 4096;

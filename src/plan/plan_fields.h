@@ -125,6 +125,7 @@ void visit(V& v, TrainPlan& t) {
   v("lora_rank", t.lora_rank);
   v("lora_targets", t.lora_targets);
   v("lora_alpha", t.lora_alpha);
+  v("lora_dropout", t.lora_dropout);
   v("rslora", t.rslora);
   v("trainable", t.trainable);
   v("sequence_length", t.sequence_length);

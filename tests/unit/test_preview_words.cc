@@ -74,17 +74,17 @@ bool is_answered(const std::string& word) {
 
 TEST_CASE("explain answers for every word that a preview prints") {
   std::set<std::string> unanswered;
-  for (const Flags& flags :
-       std::vector<Flags>{{{"model", "8B"}, {"nodes", "2"}},
-                          {{"model", "mixtral_8x7b"}, {"nodes", "2"}},
-                          {{"model", "70B"}, {"nodes", "1"}},
-                          {{"model", "70B"}, {"nodes", "4"}, {"trainer", "megatron"}},
-                          {{"model", "70B"}, {"nodes", "4"}, {"trainer", "fsdp2"}, {"tp", "8"}},
-                          {{"model", "8B"}, {"nodes", "1"}, {"trainer", "deepspeed"}, {"offload-optimizer", "host"}},
-                          {{"model", "8B"}, {"nodes", "1"}, {"trainer", "fsdp1"}, {"method", "sft"}, {"finetune", "qlora"}},
-                          {{"model", "7B"}, {"nodes", "1"}, {"method", "dpo"}},
-                          {{"model", "8B"}, {"nodes", "4"}, {"gpu-hours-per-failure", "10000"}, {"trainer", "fsdp2"}, {"cp", "2"}},
-                          {{"model", "tiny"}, {"gpu", "cpu"}, {"gpus", "2"}}}) {
+  for (const Flags& flags : std::vector<Flags>{
+           {{"model", "8B"}, {"nodes", "2"}},
+           {{"model", "mixtral_8x7b"}, {"nodes", "2"}},
+           {{"model", "70B"}, {"nodes", "1"}},
+           {{"model", "70B"}, {"nodes", "4"}, {"trainer", "megatron"}},
+           {{"model", "70B"}, {"nodes", "4"}, {"trainer", "fsdp2"}, {"tp", "8"}},
+           {{"model", "8B"}, {"nodes", "1"}, {"trainer", "deepspeed"}, {"offload-optimizer", "host"}},
+           {{"model", "8B"}, {"nodes", "1"}, {"trainer", "fsdp1"}, {"method", "sft"}, {"finetune", "qlora"}, {"lora-dropout", "0.1"}},
+           {{"model", "7B"}, {"nodes", "1"}, {"method", "dpo"}},
+           {{"model", "8B"}, {"nodes", "4"}, {"gpu-hours-per-failure", "10000"}, {"trainer", "fsdp2"}, {"cp", "2"}},
+           {{"model", "tiny"}, {"gpu", "cpu"}, {"gpus", "2"}}}) {
     const Result<Problem> problem = resolved(flags);
     INFO(format_diagnostics(problem.diagnostics));
     REQUIRE(problem.ok());

@@ -171,6 +171,7 @@ Settings base_for(Settings base, std::string_view path) {
       {"train.reference", {{"train.method", "dpo"}}},
       {"adapter.alpha", {{"train.finetune", "lora"}}},
       {"adapter.rslora", {{"train.finetune", "lora"}}},
+      {"adapter.dropout", {{"train.finetune", "lora"}}},
       {"adapter.from", {{"train.finetune", "lora"}}},
       {"data.packing", {{"data.paths", "set"}}},
       {"parallel.cp_method", {{"parallel.cp", "2"}}},

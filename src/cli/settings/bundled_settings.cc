@@ -1,6 +1,7 @@
 #include "cli/settings/bundled_settings.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 #include <string_view>
 
@@ -65,6 +66,8 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   if (setting.path == "data.shuffle" && !is_native_) return because("a matter of the data: --data");
   if (is_one_of(kOfEvaluation, setting.path) && !is_native_) return because("evaluation is not planned");
   if (setting.path == "trainer.compile" && !is_fsdp2_) return because("a plan of this trainer is without torch.compile");
+  if (setting.path == "adapter.dropout" && is_native_ && std::strtod(setting.text.c_str(), nullptr) > 0)
+    return because("the bundled trainer drops nothing of what adapters read");
   if (setting.path == "adapter.rslora" && !is_native_) return because("it scales the adapters and costs neither memory nor time");
   return std::nullopt;
 }

@@ -18,7 +18,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 82> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 83> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -97,6 +97,7 @@ constexpr std::array<FieldPath, 82> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"derived.code_base", "trainer.code_base"},
                                                {"derived.held_out", "data.held_out"},
                                                {"train.lora_alpha", "adapter.alpha"},
+                                               {"train.lora_dropout", "adapter.dropout"},
                                                {"train.rslora", "adapter.rslora"},
                                                {"strategy.compile", "trainer.compile"},
                                                {"derived.world", "hardware.total_gpus"}}};

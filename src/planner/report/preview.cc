@@ -116,7 +116,9 @@ class Preview {
   std::string precision_words() const {
     std::string words(name(plan_.precision.compute));
     if (!plan_.train.trainable.empty()) return fmt::format("{} · frozen but for {} patterns", words, plan_.train.trainable.size());
-    if (plan_.train.finetune != "full") return fmt::format("{} · {} of rank {}", words, plan_.train.finetune, plan_.train.lora_rank);
+    const std::string dropout = plan_.train.lora_dropout > 0 ? fmt::format(", dropout {}", plan_.train.lora_dropout) : "";
+    if (plan_.train.finetune != "full")
+      return fmt::format("{} · {} of rank {}{}", words, plan_.train.finetune, plan_.train.lora_rank, dropout);
     if (plan_.precision.compute == Dtype::kF32) return words;
     return words + (plan_.precision.master == Dtype::kF32 ? " with fp32 master" : " alone, no fp32 master");
   }

@@ -97,6 +97,13 @@ void resolve_native_adapters(Resolving& r) {
   t.lora_rank = r.spec.integer("train.lora_rank").value_or(kRank);
   t.lora_alpha = r.spec.number("adapter.alpha").value_or(2 * static_cast<double>(t.lora_rank));
   t.rslora = r.spec.boolean("adapter.rslora").value_or(false);
+  if (const double dropout = r.spec.number("adapter.dropout").value_or(0); dropout > 0)
+    r.fail(
+        code::kUnsupportedFeature, "adapter.dropout",
+        fmt::format("adapter.dropout is {}, expected 0: the bundled trainer drops nothing of what adapters read, so that every mesh "
+                    "trains alike",
+                    dropout),
+        "--lora-dropout 0, or a trainer that has it: --trainer ddp, fsdp2 or deepspeed");
   t.lora_targets = r.spec.list("train.lora_targets").value_or(std::vector<std::string>{std::string(kAllLinear)});
   for (std::string& target : t.lora_targets) target = in_words_of_modules(std::move(target));
   if (r.inputs.adapter.has_value()) return take_adapter_folder(r, *r.inputs.adapter);
@@ -113,7 +120,8 @@ void resolve_native_tuning(Resolving& r) {
   t.finetune = kind.value_or(has_folder ? "lora" : "full");
   t.trainable = r.spec.list("train.trainable").value_or(std::vector<std::string>{});
   if (t.finetune == "full") {
-    for (const std::string_view path : {"train.lora_rank", "train.lora_targets", "adapter.alpha", "adapter.rslora", "adapter.from"})
+    for (const std::string_view path :
+         {"train.lora_rank", "train.lora_targets", "adapter.alpha", "adapter.rslora", "adapter.dropout", "adapter.from"})
       if (r.spec.find(path) != nullptr)
         r.fail(code::kConflict, path, fmt::format("{} without adapters: finetune is full", path), "--adapter lora");
   } else {
@@ -165,6 +173,11 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   if (!spec.find("train.lora_rank")) problem.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
   std::optional<std::vector<std::string>> given = spec.list("train.lora_targets");
   if (given.has_value()) given = in_words_of_matrices(*given);
+  s.lora.dropout = plan.lora_dropout = spec.number("adapter.dropout").value_or(0);
+  if (s.lora.dropout > 0 && spec.text("trainer.code_base") == "torchtitan")
+    said.push_back(error(code::kUnsupportedFeature, spec.at("adapter.dropout"),
+                         fmt::format("adapter.dropout is {}, expected 0: torchtitan's adapters have none", plan.lora_dropout),
+                         "--lora-dropout 0, or leave --code-base out"));
   plan.lora_alpha = spec.number("adapter.alpha").value_or(2 * static_cast<double>(plan.lora_rank));
   if (plan.lora_alpha != std::floor(plan.lora_alpha))
     said.push_back(

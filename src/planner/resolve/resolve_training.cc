@@ -161,6 +161,8 @@ void resolve_finetune(Resolving& r) {
   if (plan.finetune == "full") {
     if (r.spec.find("train.lora_rank") != nullptr)
       r.fail(code::kConflict, "train.lora_rank", "lora_rank without adapters: finetune is full", "--finetune lora");
+    if (r.spec.find("adapter.dropout") != nullptr)
+      r.fail(code::kConflict, "adapter.dropout", "adapter.dropout without adapters: finetune is full", "--finetune lora");
     return;
   }
   r.require(plan.finetune, "train.finetune", plan.finetune);

@@ -252,8 +252,8 @@ std::vector<SpecKey> make_keys() {
              "adapters are scaled by alpha / rank (bundled trainer)"),
       typed(Type::kBool, text_key("adapter.rslora", {{"rslora", "true"}, {"use-rslora", "true"}}, "false",
                                   "adapters are scaled by alpha / sqrt(rank) (bundled trainer)")),
-      choice("adapter.dropout", {{"lora-dropout", ""}}, {{"0", {"0.0", "none"}, "none", ""}}, "0",
-             "dropout on adapters: there is none, so that every mesh trains alike"),
+      number(Type::kDouble, "adapter.dropout", {{"lora-dropout", ""}}, "0", "", {0, 0.9999999},
+             "part of what adapters read that is dropped at random; the bundled trainer drops nothing"),
       text_key("adapter.from", {{"adapter-from", ""}, {"lora-model-dir", ""}}, "none",
                "a folder of PEFT's that the adapters start from, with its rank, alpha and targets (bundled trainer)"),
 
