@@ -156,6 +156,7 @@ def trl():
         expect(path + " length", arguments.max_length, plan["train"]["sequence_length"])
         expect(path + " model", model.model_name_or_path, plan["model"]["hub_id"])
         expect(path + " LoRA", (model.use_peft, model.lora_r if model.use_peft else 0), (plan["train"]["finetune"] == "lora", plan["train"]["lora_rank"]))
+        expect(path + " dropout", model.lora_dropout if model.use_peft else 0, plan["train"]["lora_dropout"])
         if config is not None:
             check_deepspeed(path, config, plan)
         expect(path + " module", f"trl.scripts.{'dpo' if method == 'dpo' else 'sft'}" in launch_words(folder, "--dataset_name", "x"), True)

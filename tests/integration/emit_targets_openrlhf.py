@@ -53,7 +53,7 @@ def openrlhf():
         expect(path + " offload", found["ds.adam_offload"], plan["offload"]["optimizer"] == "host")
         expect(path + " second copy", found["ds.zpg"], plan["strategy"]["hpz"])
         expect(path + " recompute", found["model.gradient_checkpointing_enable"], plan["recompute"]["policy"] == "full")
-        expect(path + " LoRA", found["ds.lora.rank"], train["lora_rank"])
+        expect(path + " LoRA", (found["ds.lora.rank"], found["ds.lora.dropout"]), (train["lora_rank"], train["lora_dropout"]))
         refuse(path + " with an unknown flag", lambda: parse(module, [*words, "--zero_stage", "3"]))
         refuse(path + " with a text for a number", lambda: parse(module, [*words, "--ds.zero_stage", "three"]))
 
@@ -84,7 +84,7 @@ def openrlhf_flags():
         expect(path + " packing", found["packing_samples"], mesh["cp"] > 1)
         expect(path + " offload", found["adam_offload"], plan["offload"]["optimizer"] == "host")
         expect(path + " recompute", found["gradient_checkpointing"], plan["recompute"]["policy"] == "full")
-        expect(path + " LoRA", found["lora_rank"] or 0, train["lora_rank"])
+        expect(path + " LoRA", (found["lora_rank"] or 0, found["lora_dropout"] or 0), (train["lora_rank"], train["lora_dropout"]))
         expect(path + " steps", found["max_samples"], train["steps"] * train["global_batch"])
         expect(path + " schedule", (found["learning_rate"], found["l2"], list(found["adam_betas"])), (train["learning_rate"], train["weight_decay"], [train["beta1"], train["beta2"]]))
         expect(path + " checkpoints", (found["ckpt_path"], found["max_ckpt_num"]), (plan["checkpoint"]["directory"], plan["checkpoint"]["keep"]))

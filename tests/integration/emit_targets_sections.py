@@ -159,7 +159,7 @@ def fine_tuning():
         expect(path + " precision", arguments.bf16, plan["precision"]["compute"] == "bf16")
         expect(path + " recompute", arguments.gradient_checkpointing, plan["recompute"]["policy"] == "full")
         expect(path + " ranks", distributed["num_nodes"] * distributed["num_gpus_per_node"], world(plan))
-        expect(path + " adapters", lora.r if lora else 0, train["lora_rank"])
+        expect(path + " adapters", (lora.r, lora.lora_dropout) if lora else (0, 0), (train["lora_rank"], train["lora_dropout"]))
         if config is not None:
             check_deepspeed(path, config, plan)
             expect(path + " stage", distributed["zero_stage"], stage(plan))

@@ -159,6 +159,7 @@ class PlanMaker {
     if (train.method == "sft" && one_in(3)) {
       train.finetune = pick<std::string>({"lora", "qlora"});
       train.lora_rank = number(1, 4) * 8;
+      train.lora_dropout = number(0, 2) * 0.05;
       train.lora_targets =
           pick<std::vector<std::string>>({{"query", "value"}, {"query", "key", "value", "output", "gate", "up", "down"}});
     }

@@ -105,6 +105,7 @@ std::map<std::string, Plan> plans() {
                       p.train.method = "sft";
                       p.train.finetune = "lora";
                       p.train.lora_alpha = 24;
+                      p.train.lora_dropout = 0.05;
                       p.train.lora_rank = 16;
                       p.train.lora_targets = {"query", "value"};
                     })},
