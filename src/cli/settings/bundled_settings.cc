@@ -42,6 +42,10 @@ BundledSettings::BundledSettings(const std::vector<ReadSetting>& settings, const
   const auto named = stronger.text("trainer.name");
   is_fsdp2_ = !named.has_value() || *named == "fsdp2";
   is_ddp_ = !named.has_value() || *named == "ddp";
+  const auto names = [&named](const ReadSetting& one) {
+    return one.path == "trainer.name" && named.has_value() && one.text != *named;
+  };
+  is_other_ = stronger.find("trainer.code_base") != nullptr || std::any_of(settings.begin(), settings.end(), names);
   is_native_ = named.has_value() ? *named == kNative : std::none_of(settings.begin(), settings.end(), names_other);
   reads_sources_ =
       is_native_ && (stronger.find("data.sources") != nullptr || std::any_of(settings.begin(), settings.end(), has_sources));
@@ -63,6 +67,7 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
     return because("the bundled trainer makes its loss in ways of its own: --loss-head");
   if (setting.path == "trainer.code_base" && (setting.text == "unsloth" ? !is_ddp_ : !is_fsdp2_))
     return because("another trainer runs it");
+  if (setting.path == "launch.target" && is_other_) return because("another trainer runs it");
   if (setting.path == "data.shuffle" && !is_native_) return because("a matter of the data: --data");
   if (is_one_of(kOfEvaluation, setting.path) && !is_native_) return because("evaluation is not planned");
   if (setting.path == "trainer.compile" && !is_fsdp2_) return because("a plan of this trainer is without torch.compile");

@@ -221,7 +221,9 @@ class ScriptReader {
     for (const ProgramRow& row : rows) {
       if (row.program != (is_named ? name : "*")) continue;
       for (const auto& [field, text] : row.fields) reading.fields[field] = {Json(text), stage.name, source_.at(stage.span.begin)};
-      if (!row.drop.empty()) reading.lost.push_back({"program", stage.name, row.drop, source_.at(stage.span.begin)});
+      if (row.drop.empty()) continue;
+      reading.lost.push_back({"program", stage.name, row.drop, source_.at(stage.span.begin)});
+      reading.fields.erase("launch.target");  // whose files start the program that the table is about
     }
   }
 

@@ -100,6 +100,7 @@ constexpr std::array<FieldPath, 83> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"train.lora_dropout", "adapter.dropout"},
                                                {"train.rslora", "adapter.rslora"},
                                                {"strategy.compile", "trainer.compile"},
+                                               {"launch.target", "launch.target"},
                                                {"derived.world", "hardware.total_gpus"}}};
 // In seconds.
 constexpr std::array<FieldPath, 3> kSeconds = {{{"launch.time_limit_s", "launch.time_limit"},
