@@ -10,9 +10,15 @@ namespace distsetup {
 using foreign::LaunchLine;
 using foreign::LaunchProgram;
 
+long long count_of(const std::vector<FoundKey>& keys, std::string_view key) {
+  const auto it = std::find_if(keys.begin(), keys.end(), [key](const FoundKey& one) { return one.key == key && one.unknown.empty(); });
+  return it == keys.end() ? 0 : foreign::number(it->text).value_or(0);
+}
+
 // mpiexec -n 2 --ppn 1 torchrun: it starts launchers, one for each node. What a script of the user's starts is not known here.
-// `mpiexec -n 2 bash -c "torchrun …"` starts what stands inside.
-void count_launchers(const foreign::ScriptPart& part, const LaunchLine& line, std::vector<FoundKey>& keys) {
+// `mpiexec -n 2 bash -c "torchrun …"` starts what stands inside; --ppn 1 in a job with several GPUs on a node starts what starts the
+// ranks there.
+void count_launchers(const foreign::ScriptPart& part, const LaunchLine& line, long long gpus_of_node, std::vector<FoundKey>& keys) {
   const auto starts_one = [](const LaunchLine* one) {
     const foreign::LaunchStage& last = one->stages.back();
     const bool is_script = last.program == LaunchProgram::kScript && last.name.ends_with(".sh") && !foreign::is_wrapper(last);
@@ -20,7 +26,8 @@ void count_launchers(const foreign::ScriptPart& part, const LaunchLine& line, st
   };
   std::vector<const LaunchLine*> started = foreign::lines_inside(part.script, part.lines, line);
   started.push_back(&line);
-  if (std::none_of(started.begin(), started.end(), starts_one)) return;
+  const bool is_one_of_node = count_of(keys, "ppn") == 1 || count_of(keys, "npernode") == 1 || count_of(keys, "perhost") == 1;
+  if (std::none_of(started.begin(), started.end(), starts_one) && !(is_one_of_node && gpus_of_node > 1)) return;
   std::erase_if(keys, [](const FoundKey& one) {
     return one.key == "n" || one.key == "np" || one.key == "c" || one.key == "N" || one.key == "npernode" || one.key == "ppn" ||
            one.key == "perhost";

@@ -10,7 +10,10 @@
 
 namespace distsetup {
 
-void count_launchers(const foreign::ScriptPart& part, const foreign::LaunchLine& line, std::vector<FoundKey>& keys);  // of mpiexec
+// Of mpiexec. `gpus_of_node`: what the job's own lines say, 0 = nothing.
+void count_launchers(const foreign::ScriptPart& part, const foreign::LaunchLine& line, long long gpus_of_node,
+                     std::vector<FoundKey>& keys);
+long long count_of(const std::vector<FoundKey>& keys, std::string_view key);  // 0: no such key, or no number
 // "dcu:4" -> "gpu:4"; any other request as it is.
 std::string as_gpus(const std::string& gres);
 void count_gpus_of_step(std::vector<FoundKey>& keys);  // of srun

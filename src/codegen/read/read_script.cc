@@ -78,12 +78,10 @@ class ScriptReader {
     if (!keys.empty()) keys_of(kDirectives, std::move(keys));
   }
 
-  void lsf(const foreign::Document& document, const std::vector<foreign::Directive>& directives) {
-    std::vector<FoundKey> keys = keys_of_lsf(document, directives);
-    for (const FoundKey& one : keys) {
-      if (one.key == "nnodes") nodes_of_lsf_ = foreign::number(one.text).value_or(0);
-    }
-    keys_of(kLsfLines, std::move(keys));
+  void batch(const std::string& table, std::vector<FoundKey> keys) {
+    nodes_of_batch_ = std::max(nodes_of_batch_, count_of(keys, "nnodes"));
+    gpus_of_batch_ = std::max(gpus_of_batch_, count_of(keys, "gpus_per_node"));
+    keys_of(table, std::move(keys));
   }
 
   // An srun that trains nothing (srun --nodes=1 hostname) says nothing of the run.
@@ -292,8 +290,8 @@ class ScriptReader {
       }
     }
     const bool is_jsrun = stage.program == LaunchProgram::kMpirun && stage.name.ends_with("jsrun");
-    if (is_jsrun) count_resource_sets(keys, nodes_of_lsf_);
-    if (stage.program == LaunchProgram::kMpirun && !is_jsrun) count_launchers(part, line, keys);
+    if (is_jsrun) count_resource_sets(keys, nodes_of_batch_);
+    if (stage.program == LaunchProgram::kMpirun && !is_jsrun) count_launchers(part, line, gpus_of_batch_, keys);
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
     for (const LaunchOption& one : stage.defaults) keys.push_back(found(one.name, one.value, true, one.span));
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
@@ -336,11 +334,11 @@ class ScriptReader {
   std::string file_;
   const SourceText& source_;
   RunLines runs_;
-  bool has_directives_ = false;  // of SLURM
-  long long nodes_of_lsf_ = 0;
-  bool has_gpus_ = false;       // by a directive
-  std::string gpus_of_job_;     // of a node, by --gpus-per-node
-  long long gpus_of_step_ = 0;  // GPUs of a node, where the steps that train take others than the job has
+  bool has_directives_ = false;                       // of SLURM
+  long long nodes_of_batch_ = 0, gpus_of_batch_ = 0;  // of PBS and LSF
+  bool has_gpus_ = false;                             // by a directive
+  std::string gpus_of_job_;                           // of a node, by --gpus-per-node
+  long long gpus_of_step_ = 0;                        // GPUs of a node, where the steps that train take others than the job has
   std::vector<Reading> readings_;
   Diagnostics diagnostics_;
 };
@@ -352,8 +350,8 @@ Result<std::vector<Reading>> read_script(const TemplateSet& templates, const for
   ScriptReader reader(templates, document);
   for (const foreign::ScriptPart& part : document.parts) {
     reader.directives(part);
-    if (!part.script.pbs.empty()) reader.keys_of(kPbsLines, keys_of_pbs(document, part.script.pbs));
-    if (!part.script.lsf.empty()) reader.lsf(document, part.script.lsf);
+    if (!part.script.pbs.empty()) reader.batch(kPbsLines, keys_of_pbs(document, part.script.pbs));
+    if (!part.script.lsf.empty()) reader.batch(kLsfLines, keys_of_lsf(document, part.script.lsf));
     reader.lines(part);
   }
   reader.helpers(document);
