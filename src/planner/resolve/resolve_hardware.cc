@@ -227,17 +227,33 @@ class HardwareResolver {
     h.memory_bytes = static_cast<int64_t>(static_cast<double>(h.memory_bytes) * (1 - spec_.number("hardware.margin").value_or(0)));
   }
 
+  // Another GPU than the plan's in machines of its own; nothing: it is the plan's, or cannot compute so.
+  std::optional<HardwarePlan> hardware_of(std::string_view name) {
+    const std::optional<Gpu> g = load_gpu(name, nullptr);
+    if (!g.has_value() || g->name == out_.plan.gpu) return std::nullopt;
+    const std::optional<Machine> m = typical_machine(*g);
+    HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
+    if (o.peak_flops_per_s <= 0) return std::nullopt;
+    take_given(o);
+    out_.gpus[g->name] = *g;
+    return o;
+  }
+
+  // Where another was given, the one that is assumed otherwise is compared as well. No plan depends on it: it is not in the digest.
+  void compare_assumed_gpu() {
+    const std::string used_before = out_.used_texts;
+    if (std::optional<HardwarePlan> o = hardware_of(kAssumedGpu); o.has_value()) out_.compared.push_back(std::move(*o));
+    out_.used_texts = used_before;
+  }
+
   // GPUs to compare with when none was given, and those with more memory, which a fix may name: the usual ones first.
   void other_hardware() {
     const HardwarePlan& h = out_.plan;
+    compare_assumed_gpu();
     for (const std::string_view other : kTableGpus) {
-      const std::optional<Gpu> g = load_gpu(other, nullptr);
-      if (!g.has_value() || g->name == h.gpu) continue;
-      const std::optional<Machine> m = typical_machine(*g);
-      HardwarePlan o = hardware_plan(*g, m, m.has_value() ? static_cast<int>(m->gpus_per_node) : kAssumedGpusPerNode);
-      if (o.peak_flops_per_s <= 0) continue;
-      take_given(o);
-      out_.gpus[g->name] = *g;
+      std::optional<HardwarePlan> found = hardware_of(other);
+      if (!found.has_value()) continue;
+      HardwarePlan& o = *found;
       if (o.memory_bytes > h.memory_bytes && h.accelerator == Accelerator::kCuda) out_.larger.push_back(o);
       if (out_.assumed) out_.other.push_back(o);
       out_.compared.push_back(std::move(o));
