@@ -13,13 +13,17 @@
 namespace distsetup {
 namespace {
 
-// Where a line is short, what can be told from the other columns gives way to the price.
-bool has_all_columns(int width) { return width >= 74; }
+// Where a line is short, the columns that can be told from the others give way.
+constexpr int kAllWidth = 70, kRunWidth = 47, kUsualName = 16, kShortestName = 6;
+
+int name_width(int width) { return width >= kRunWidth ? kUsualName : std::clamp(width - 20, kShortestName, kUsualName); }
 
 std::string columns(const std::string& gpu, const std::string& nodes, const std::string& run, const std::string& goodput,
                     const std::string& hours, const std::string& usd, int width) {
-  const std::string row = "  " + pad_right(cut(gpu, 16), 16) + pad_left(nodes, 10) + pad_left(run, 13);
-  return has_all_columns(width) ? row + pad_left(goodput, 9) + pad_left(hours, 12) + pad_left(usd, 12) : row + pad_left(usd, 9);
+  const std::string row = "  " + pad_right(cut(gpu, name_width(width)), name_width(width));
+  if (width < kRunWidth) return row + pad_left(nodes, 9) + pad_left(usd, 9);
+  if (width < kAllWidth) return row + pad_left(nodes, 10) + pad_left(run, 10) + pad_left(usd, 9);
+  return row + pad_left(nodes, 10) + pad_left(run, 12) + pad_left(goodput, 9) + pad_left(hours, 11) + pad_left(usd, 10);
 }
 
 std::string offer_row(const GpuOffer& o, int width) {
@@ -58,10 +62,14 @@ Result<OfferWish> offer_wish(const Arguments& arguments) {
 }
 
 std::string offers_text(const std::vector<GpuOffer>& rows, const Problem& problem, int width) {
-  std::string text = cut(columns("GPU", "nodes", "run", "goodput", "GPU-hours", "USD", width), width) + "\n";
+  // What an offer misses is what was asked about: it stands in any line.
+  int misses = 0;
+  for (const GpuOffer& one : rows)
+    if (one.nodes > 0 && !one.misses.empty()) misses = std::max(misses, 2 + display_width(one.misses));
+  std::string text = cut(columns("GPU", "nodes", "run", "goodput", "GPU-hours", "USD", width - misses), width) + "\n";
   std::string sources;
   for (const GpuOffer& one : rows) {
-    text += cut(offer_row(one, width), width) + "\n";
+    text += cut(offer_row(one, width - misses), width) + "\n";
     if (one.usd > 0) sources += fmt::format("{}{}: {}", sources.empty() ? "" : "; ", one.gpu_name, one.price_source);
   }
   const double hours = gpu_hours_per_failure(problem.gpu_hours_per_failure);
