@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace distsetup {
@@ -56,9 +57,16 @@ bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return fold(x) == fold(y); });
 }
 
+// 'zero4' and 'zero0', but not digits that only changed places.
+static bool differs_in_digits(std::string_view a, std::string_view b) {
+  const auto is_like = [](char x, char y) { return x == y || (is_digit(x) && is_digit(y)); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), is_like) && !std::is_permutation(a.begin(), a.end(), b.begin(), b.end());
+}
+
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
   const std::string wanted = without_separators(name);
-  const size_t limit = 1 + name.size() / 4;
+  constexpr size_t kShort = 5;
+  const size_t limit = wanted.size() < kShort ? 1 : 1 + name.size() / 4;
   size_t best = std::numeric_limits<size_t>::max();
   std::string nearest;
   for (const std::string& candidate : candidates) {
@@ -68,12 +76,31 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
     const size_t distance = edit_distance(wanted, known);
     // Every letter changed is not a likeness: 'x' is not near 'y' though the distance is one.
     const bool near = distance <= limit && (distance == 0 || distance < wanted.size());
-    if (near && distance < best) {
+    // Of a short name its number is much of it: 'zero4' is not 'zero0' misspelt.
+    const bool is_other_number = wanted.size() <= kShort && differs_in_digits(wanted, known);
+    if (near && !is_other_number && distance < best) {
       best = distance;
       nearest = candidate;
     }
   }
   return nearest;
+}
+
+std::string misspelt_name(std::string_view name, std::span<const std::string> candidates) {
+  constexpr size_t kShortest = 5;
+  const auto digits = [](std::string_view text) {
+    std::string out;
+    std::copy_if(text.begin(), text.end(), std::back_inserter(out), is_digit);
+    return out;
+  };
+  const std::string wanted = without_separators(name);
+  for (const std::string& candidate : candidates) {
+    const std::string known = without_separators(candidate);
+    const size_t most = std::max(known.size(), wanted.size()), least = std::min(known.size(), wanted.size());
+    if (least < kShortest || most - least > 1 || digits(known) != digits(wanted)) continue;
+    if (edit_distance(wanted, known) <= 1) return candidate;
+  }
+  return "";
 }
 
 std::string suggest(std::string_view name, std::span<const std::string> candidates) {

@@ -287,7 +287,12 @@ const Approximation* approximation(const Geometry& geometry) {
 Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters,
                                       std::string_view what_is_not_known) {
   const ConfigSizes s(config);
-  const std::string type = s.has({"model_type"}) ? s.text({"model_type"}) : "not stated";
+  // Diffusers writes the class of a model of pictures or films where Transformers has its type.
+  if (const std::string own = s.text({"_class_name"}); !own.empty() && !s.has({"model_type"}))
+    return error(code::kUnsupportedArchitecture, config.location,
+                 fmt::format("'{}' is a model of Diffusers: plans are of models of language", own));
+  const std::string called = s.has({"model_type"}) ? fmt::format("{} '{}' is not known", what_is_not_known, s.text({"model_type"}))
+                                                   : "config.json states no model_type";
   Geometry g;
   g.name = name;
   g.layer_class = "DecoderLayer";
@@ -303,7 +308,8 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   if (parts.mlp_multiple > 0) g.feed_forward = std::llround(parts.mlp_multiple * 2 / 3 * d(g.hidden));
   if (const std::string missing = missing_sizes(g); !missing.empty() || g.num_layers > 100'000)
     return error(code::kUnsupportedArchitecture, config.location,
-                 fmt::format("model_type '{}' is not known, and its config.json has no '{}' to plan it by", type, missing),
+                 s.has({"model_type"}) ? fmt::format("{}, and its config.json has no '{}' to plan it by", called, missing)
+                                       : fmt::format("{}, and no '{}' to plan the model by", called, missing),
                  "describe it: distsetup explain DS0201");
   g.expert_layer = std::move(parts.expert_layer);
   g.max_positions = s.first({"max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "n_ctx"});
@@ -336,11 +342,11 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   read_windows(s, parts, g);
   const Approximation& as = *approximation(g);
   const std::string off = as.parameters > 0 ? fmt::format(", within {:.2g} % for 9 of 10 architectures", 100 * as.parameters) : "";
-  Diagnostics said = {note(
-      code::kUnsupportedArchitecture, config.location,
-      fmt::format("{} '{}' is not known: planned as a transformer of its sizes, {} parameters ({}{}); memory within {:.0f} %, "
-                  "time within {:.0f} %",
-                  what_is_not_known, type, format_count(count_parameters(g).total), as.from, off, 100 * as.memory, 100 * as.time))};
+  Diagnostics said = {
+      note(code::kUnsupportedArchitecture, config.location,
+           fmt::format("{}: planned as a transformer of its sizes, {} parameters ({}{}); memory within {:.0f} %, "
+                       "time within {:.0f} %",
+                       called, format_count(count_parameters(g).total), as.from, off, 100 * as.memory, 100 * as.time))};
   if (shares) {
     const int64_t planned = count_parameters(g).total;
     said.push_back(
@@ -349,14 +355,18 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
                          "gradients and optimizer state are {:.1f} times what they take; activations and time are not",
                          g.num_layers, groups, format_count(stored), d(planned) / d(stored))));
   }
-  if (!scores_vocabulary(s))
-    said.push_back(
-        note(code::kUnsupportedArchitecture, config.location,
-             fmt::format("its class '{}' computes no scores over the vocabulary, and the plan's training does: memory and time "
-                         "of the loss are too high",
-                         model_class(s))));
+  say_without_scores(config, said);
   if (Diagnostics wrong = validate(g, config.location); has_error(wrong)) return wrong;
   return {std::move(g), std::move(said)};
+}
+
+void say_without_scores(const Value& config, Diagnostics& said) {
+  const ConfigSizes s(config);
+  if (scores_vocabulary(s)) return;
+  said.push_back(note(code::kUnsupportedArchitecture, config.location,
+                      fmt::format("its class '{}' computes no scores over the vocabulary, and the plan's training does: memory and "
+                                  "time of the loss are too high",
+                                  model_class(s))));
 }
 
 int64_t count_in_safetensors(const std::string& directory) {

@@ -36,6 +36,9 @@ inline bool is_approximate(const Geometry& geometry) { return approximation(geom
 Result<Geometry> approximate_geometry(const Value& config, const std::string& name, int64_t parameters,
                                       std::string_view what_is_not_known = "model_type");
 
+// A note where the file's class is one that scores no words (…ForSequenceClassification).
+void say_without_scores(const Value& config, Diagnostics& said);
+
 // Elements of all tensors of DIRECTORY/*.safetensors, from their headers. 0: there are none, or one cannot be read.
 int64_t count_in_safetensors(const std::string& directory);
 

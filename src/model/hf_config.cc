@@ -114,6 +114,25 @@ void say_quantized(const Value& config, Diagnostics& said) {
                       "--finetune qlora keeps a frozen base in 4 bits"));
 }
 
+std::string family_by_spelling(const Presets& presets, std::string_view type) {
+  const std::string known = misspelt_name(type, family_names(presets));
+  return known.empty() ? "" : fmt::format("did you mean '{}'", known);
+}
+
+// A file without model_type may name a class: Qwen2MoeForCausalLM is of qwen2_moe.
+std::string family_by_class(const Presets& presets, const Value& config) {
+  const Value* classes = config.find("architectures");
+  if (classes == nullptr || classes->items.empty()) return "";
+  const std::string& whole = classes->items.front().text;
+  const std::string own = lower(whole.substr(0, whole.find("For")));
+  for (const std::string& family : family_names(presets)) {
+    std::string folded = family;
+    std::erase(folded, '_');
+    if (own == folded) return fmt::format("'{}' is of model_type '{}': write it into the file", whole, family);
+  }
+  return "";
+}
+
 Result<Geometry> read_geometry(const Presets& presets, const Value& config, const std::string& name, const std::string& directory) {
   if (config.kind != Value::Kind::kMap) return error(code::kWrongType, config.location, "config.json is not an object");
   const Value* type = config.find("model_type");
@@ -136,9 +155,8 @@ Result<Geometry> read_geometry(const Presets& presets, const Value& config, cons
   if (!is_known) {
     Result<Geometry> near = approximate_geometry(config, name, directory.empty() ? 0 : count_in_safetensors(directory),
                                                  has_family ? "one kind of layer of model_type" : "model_type");
-    if (type != nullptr && !has_family && !near.diagnostics.empty() && near.diagnostics.front().help.empty())
-      if (const std::string known = nearest_name(type->text, family_names(presets)); !known.empty())
-        near.diagnostics.front().help = fmt::format("did you mean '{}'", known);
+    if (!has_family && !near.diagnostics.empty() && near.diagnostics.front().help.empty())
+      near.diagnostics.front().help = type == nullptr ? family_by_class(presets, config) : family_by_spelling(presets, type->text);
     return near;
   }
   const Result<Family> family = find_family(presets, type->text, type->location);
@@ -148,6 +166,7 @@ Result<Geometry> read_geometry(const Presets& presets, const Value& config, cons
   if (has_error(diagnostics)) return diagnostics;
   append(diagnostics, validate(g, config.location));
   if (has_error(diagnostics)) return diagnostics;
+  say_without_scores(config, diagnostics);
   return {std::move(g), std::move(diagnostics)};
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 
@@ -273,6 +274,21 @@ std::string_view without_maker(std::string_view name) {
   }
 }
 
+// The first names of a list by the alphabet say nothing of one that is not like any of them; devices of other makers are not in it.
+void say_which_gpus(std::string_view name, Diagnostics& said) {
+  constexpr std::array<std::string_view, 13> kOthers = {"tpu", "apple", "mac", "m1",    "m2",  "m3",    "m4",
+                                                        "m5",  "mps",   "trn", "gaudi", "hpu", "ascend"};
+  const std::string own = lower(name);
+  const bool is_other = std::any_of(kOthers.begin(), kOthers.end(), [&own](std::string_view one) {
+    return own.starts_with(one) && (own.size() == one.size() || std::isalpha(static_cast<unsigned char>(own[one.size()])) == 0);
+  });
+  for (Diagnostic& one : said) {
+    if (one.code != code::kUnknownGpu || !(is_other || one.help.starts_with("known: "))) continue;
+    one.help = fmt::format("distsetup list gpus names them: GPUs of NVIDIA and AMD, and cpu; or describe it: distsetup explain {}",
+                           code::kUnknownGpu);
+  }
+}
+
 }  // namespace
 
 Result<Geometry> find_model(const Presets& presets, std::string_view name, const Location& at) {
@@ -337,6 +353,7 @@ Result<GpuChoice> find_gpu(const Presets& presets, std::string_view name, const 
   PresetMatch found = look_up(presets, "gpus", rest, code::kUnknownGpu, "GPU", at);
   if (const std::string_view own = without_maker(rest); found.file == nullptr && own.size() < rest.size())
     found = look_up(presets, "gpus", own, code::kUnknownGpu, "GPU", at);
+  if (found.file == nullptr) say_which_gpus(rest, found.diagnostics);
   if (found.file == nullptr || has_error(found.diagnostics)) return found.diagnostics;
   const Result<Value> value = read_preset(*found.file);
   if (!value.ok()) return value.diagnostics;

@@ -66,9 +66,13 @@ TEST_CASE("approximate: sizes under the names that families use for them") {
   REQUIRE(seeing.ok());
   CHECK(seeing->hidden == 512);
   CHECK(seeing->tied_embeddings);  // the default of Transformers
-  CHECK(read(R"({"model_type": "qwen4", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 256})")
-            .diagnostics[0]
-            .help.find("qwen") != std::string::npos);
+  const auto help = [](const std::string& type) {
+    return read(R"({"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 256, "model_type": ")" + type + "\"}")
+        .diagnostics[0]
+        .help;
+  };
+  CHECK(help("llamma") == "did you mean 'llama'");
+  CHECK(help("qwen4").empty());  // another model, and not a misspelling
   const Result<Geometry> none = read(R"({"model_type": "novel", "hidden_size": 64})");
   REQUIRE_FALSE(none.ok());
   CHECK(none.diagnostics[0].code == std::string("DS0206"));

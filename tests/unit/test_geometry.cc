@@ -127,7 +127,7 @@ TEST_CASE("geometry: an unknown model_type without sizes is refused by what is m
   CHECK(g.diagnostics[0].location.line == 1);
   const Result<Geometry> none = from_json("{}");
   REQUIRE_FALSE(none.ok());
-  CHECK(none.diagnostics[0].message.starts_with("model_type 'not stated' is not known"));
+  CHECK(none.diagnostics[0].message.starts_with("config.json states no model_type, and no "));
 }
 
 TEST_CASE("regression 38: layer count, kv heads and norm epsilon of the config are honoured") {

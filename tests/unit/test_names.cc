@@ -22,9 +22,26 @@ TEST_CASE("case and separators do not count", "[names]") {
 
 TEST_CASE("the limit is one slip and one more for every four letters", "[names]") {
   CHECK(nearest_name("abc", Names{"abd"}) == "abd");
-  CHECK(nearest_name("abc", Names{"ade"}).empty());      // 2 > 1 + 3/4
-  CHECK(nearest_name("abcd", Names{"abef"}) == "abef");  // 2 = 1 + 4/4
-  CHECK(nearest_name("abcd", Names{"aefg"}).empty());
+  CHECK(nearest_name("abc", Names{"ade"}).empty());         // 2 > 1 + 3/4
+  CHECK(nearest_name("abcde", Names{"abcfg"}) == "abcfg");  // 2 = 1 + 5/4
+  CHECK(nearest_name("abcde", Names{"abfgh"}).empty());
+}
+
+TEST_CASE("of a short name two letters are half of it, and its number is another thing", "[names]") {
+  CHECK(nearest_name("gb10", Names{"a10"}).empty());
+  CHECK(nearest_name("abcd", Names{"abef"}).empty());
+  CHECK(nearest_name("zero4", Names{"zero0", "zero3"}).empty());
+  CHECK(nearest_name("bf61", Names{"bf16"}) == "bf16");
+  CHECK(nearest_name("zer3", Names{"zero0", "zero3"}) == "zero3");
+  CHECK(nearest_name("qwen2_7b", Names{"qwen2_8b"}) == "qwen2_8b");
+}
+
+TEST_CASE("a name that a program wrote is misspelt by one letter, and no number", "[names]") {
+  const Names known = {"minimax_m2", "llama", "falcon", "qwen3_vl_text", "qwen3", "qwen2_moe"};
+  for (const char* other : {"minimax", "falcon_h1", "qwen3_5_text", "qwen2", "lama4", "gpt"})
+    CHECK(misspelt_name(other, known).empty());
+  CHECK(misspelt_name("llamma", known) == "llama");
+  CHECK(misspelt_name("Qwen2-MoE", known) == "qwen2_moe");
 }
 
 TEST_CASE("a swap of neighbours costs one", "[names]") {

@@ -6,6 +6,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/file.h"
+#include "base/value_json.h"
 #include "base/value_yaml.h"
 #include "data/prepared_set.h"
 #include "data/tokenizer_file.h"
@@ -44,6 +45,16 @@ std::optional<Diagnostic> own_run(const std::string& path, const std::string& na
                fmt::format("write them first: distsetup checkpoint export {} --output WEIGHTS, then name that folder", name));
 }
 
+// What to give for a folder without config.json: that of an adapter names the model that it belongs to.
+std::string instead_of(const fs::path& folder, const std::string& name) {
+  const Result<std::string> text = read_file((folder / "adapter_config.json").string());
+  const Result<Value> adapter = text.ok() ? parse_json(*text, name) : Result<Value>(text.diagnostics);
+  if (!adapter.ok()) return "give a directory that has one, or a preset's name";
+  const Value* base = adapter->find("base_model_name_or_path");
+  return fmt::format("it holds an adapter: --model {} --finetune lora --adapter-from {}",
+                     base != nullptr && base->kind == Value::Kind::kScalar ? base->text : "ITS-BASE", name);
+}
+
 void read_model(const Spec& spec, const Presets& presets, const std::string& root, Inputs& inputs, Diagnostics& said) {
   const auto model = spec.text("model");
   if (!model.has_value()) return;
@@ -59,8 +70,7 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
       said.push_back(std::move(*own));
     else if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure))
       said.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model),
-                           is_of_hub ? fmt::format("download it: hf download {} config.json", *model)
-                                     : "give a directory that has one, or a preset's name"));
+                           is_of_hub ? fmt::format("download it: hf download {} config.json", *model) : instead_of(path, *model)));
     return;
   }
   Result<std::string> text = read_file(config.string());
