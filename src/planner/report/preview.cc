@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/quantity.h"
+#include "model/approximate.h"
 #include "model/count.h"
 #include "plan/chunked_loss.h"
 #include "plan/host_writer.h"
@@ -79,7 +80,14 @@ class Preview {
 
   // --- what and where
 
+  bool is_guessed() const {
+    const Approximation* as = approximation(plan_.model);
+    return as != nullptr && as->parameters > 0;
+  }
+  std::string count_words(int64_t n) const { return is_guessed() ? format_short_count(static_cast<double>(n)) : format_count(n); }
+
   std::string parameter_words(int64_t total) const {
+    if (is_guessed()) return fmt::format("about {} parameters (from its sizes)", count_words(total));
     if (!is_native(plan_) || tuning_of(plan_.train).trains_all()) return fmt::format("{} parameters", format_count(total));
     const ParameterNumbers numbers = parameter_numbers(plan_);
     const int64_t all = numbers.trained + numbers.frozen;
@@ -90,7 +98,7 @@ class Preview {
   void header() {
     const Geometry& g = plan_.model;
     const ParameterCount count = count_parameters(g);
-    const std::string active = count.active < count.total ? fmt::format(", {} active", format_count(count.active)) : "";
+    const std::string active = count.active < count.total ? fmt::format(", {} active", count_words(count.active)) : "";
     line(bold(cut(fmt::format("{} · {}{}", g.name, parameter_words(count.total), active), width_)));
     for (const Diagnostic& d : plan_.diagnostics)
       if (d.code == "DS0303" && !options_.brief) paragraph("", 0, d.message);
