@@ -65,6 +65,14 @@ constexpr Strategy kStrategies[] = {{"DDP", "ddp", "ddp"},
                                     {"ZeRO-3", "deepspeed", "zero3"},
                                     {"FSDP", "fsdp2", "zero3"}};
 
+// Of one trainer all that it may be able to.
+std::vector<Strategy> strategies_of(std::string_view trainer) {
+  return {{"DDP", trainer, "ddp"},
+          {"ZeRO-1", trainer, "zero1"},
+          {"ZeRO-2", trainer, "zero2"},
+          {trainer.starts_with("fsdp") ? "FSDP" : "ZeRO-3", trainer, "zero3"}};
+}
+
 bool better(const Trial& a, const Trial& b) {
   const auto fits = [](const Trial& t) { return t.plan.has_value() ? static_cast<int>(t.plan->verdict) : 9; };
   if (fits(a) != fits(b)) return fits(a) < fits(b);
@@ -73,7 +81,7 @@ bool better(const Trial& a, const Trial& b) {
   return a.plan->time.tokens_per_s_per_gpu > b.plan->time.tokens_per_s_per_gpu;
 }
 
-// The rule by size alone that fires for a model, and the fewest GPUs of this kind that FSDP fits on.
+// The rule by size alone that fires for a model, and the fewest GPUs of this kind that the plan's trainer fits on.
 struct RuleCheck {
   int64_t parameters = 0;
   SizeRule rule;
@@ -94,12 +102,8 @@ RuleCheck check_size_rule(const Arguments& arguments, const Session& session, co
   fewest.settings.erase("hardware.total_gpus");
   fewest.settings.erase("hardware.gpus_per_node");
   Diagnostics ignored = set(fewest, "hardware.nodes", "auto", command_line());
-  append(ignored, set(fewest, "trainer.name", "fsdp2", command_line()));
+  if (spec.find("trainer.name") == nullptr) append(ignored, set(fewest, "trainer.name", plan.strategy.trainer, command_line()));
   Result<Problem> problem = read_problem(arguments, session, fewest);
-  if (!problem.ok()) {  // what torchtitan does not run, the Trainer may
-    append(ignored, set(fewest, "trainer.name", "fsdp1", command_line()));
-    problem = read_problem(arguments, session, fewest);
-  }
   if (!problem.ok()) return check;
   problem->goal = Goal::kMinGpus;
   Result<Plan> least = make_plan_for_goal(*problem);
@@ -111,7 +115,8 @@ std::string text_of(const RuleCheck& check) {
   std::string text = fmt::format("\nby size alone: {} parameters, {}\n", format_count(check.parameters), check.rule.fired);
   if (!check.least.has_value()) return text + "by memory: nothing of this GPU fits\n";
   const int gpus = check.least->mesh.world();
-  return text + fmt::format("by memory: {} {} with FSDP ({}), {}\n", gpus, gpus == 1 ? "GPU" : "GPUs", summary(*check.least),
+  return text + fmt::format("by memory: {} {} with {} ({}), {}\n", gpus, gpus == 1 ? "GPU" : "GPUs", check.least->strategy.trainer,
+                            summary(*check.least),
                             check.agrees() ? "which agrees"
                             : gpus < check.rule.fewest_gpus
                                 ? "fewer than the rule asks for"
@@ -157,24 +162,42 @@ struct Answer {
   std::optional<RuleCheck> rule;
 };
 
+constexpr char kThePlan[] = "plan";
+
+// Whose plans the rows are.
+std::string trainers_note(const std::vector<Trial>& trials) {
+  std::string text;
+  for (const Trial& one : trials) {
+    if (!one.plan.has_value()) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one.value, one.plan->strategy.trainer);
+  }
+  return text.empty() ? "" : fmt::format("\ntrainers: {}; --trainer compares the strategies of one\n", text);
+}
+
 Answer compare_strategies(const Question& question, const Plan& base) {
   Answer answer;
-  for (const Strategy& s : kStrategies) {
+  const std::string named = question.spec.text("trainer.name").value_or("");
+  for (const Strategy& s : named.empty() ? std::vector(std::begin(kStrategies), std::end(kStrategies)) : strategies_of(named)) {
     const auto with = [&](std::string_view trainer) {
       return question.ask({{"trainer.name", std::string(trainer)}, {"parallel.sharding", std::string(s.sharding)}},
                           std::string(s.label));
     };
     Trial trial = with(s.trainer);
-    if (s.label == "FSDP" && !trial.plan.has_value()) {  // adapters, fp16
+    if (named.empty() && s.label == "FSDP" && !trial.plan.has_value()) {  // adapters, fp16
       if (Trial other = with("fsdp1"); other.plan.has_value()) trial = std::move(other);
     }
     answer.trials.push_back(std::move(trial));
   }
+  const auto is_there = [&base](const Trial& one) {
+    return one.plan.has_value() && one.plan->strategy.trainer == base.strategy.trainer && summary(*one.plan) == summary(base);
+  };
+  if (named.empty() && std::none_of(answer.trials.begin(), answer.trials.end(), is_there))
+    answer.trials.push_back({kThePlan, base, ""});
   std::stable_sort(answer.trials.begin(), answer.trials.end(), better);
   const Trial& best = answer.trials.front();
   if (best.plan.has_value() && best.plan->verdict == Verdict::kFits) answer.chosen = best.value;
   answer.rule = check_size_rule(question.arguments, question.session, question.spec, base);
-  answer.note = text_of(*answer.rule);
+  answer.note = (named.empty() ? trainers_note(answer.trials) : "") + text_of(*answer.rule);
   return answer;
 }
 
