@@ -72,6 +72,16 @@ std::vector<std::string> meant_otherwise(const Command& command, std::string_vie
   return flags.size() <= kMostFlags ? flags : std::vector<std::string>{};
 }
 
+// sbatch's own letters for what a flag says here; "" = the word is none of them.
+std::string of_sbatch(const Command& command, std::string_view word) {
+  constexpr std::pair<char, std::string_view> kLetters[] = {{'N', "nodes"}, {'p', "partition"}, {'A', "account"},
+                                                            {'t', "time"},  {'J', "job-name"},  {'q', "qos"}};
+  if (!find_flag(command, "partition") || word.size() < 2 || word[0] != '-') return "";
+  for (const auto& [letter, flag] : kLetters)
+    if (word[1] == letter && (word.size() == 2 || letter == 'N') && find_flag(command, flag)) return fmt::format("--{}", flag);
+  return "";
+}
+
 Diagnostic unknown_flag(const Command& command, std::string_view word) {
   // A setting of a run, at a command that takes the plan that was made with it.
   const bool takes_plan = command.positional.find("plan.json") != std::string::npos;
@@ -83,6 +93,7 @@ Diagnostic unknown_flag(const Command& command, std::string_view word) {
   }
   std::vector<std::string> meant = meant_otherwise(command, word.substr(0, word.find('=')));
   const std::vector<std::string> known = flag_spellings(command);
+  if (const std::string letter = of_sbatch(command, word); !letter.empty()) meant = {letter};
   if (const std::string nearest = nearest_name(word, known); meant.empty() && !nearest.empty()) meant = {nearest};
   const std::string help = meant.empty()
                                ? fmt::format("flags: distsetup {} --help", command.name)

@@ -27,7 +27,7 @@ std::string columns(const std::string& gpu, const std::string& nodes, const std:
 }
 
 std::string offer_row(const GpuOffer& o, int width) {
-  if (o.nodes == 0) return "  " + pad_right(cut(o.gpu_name, 16), 28) + o.misses;
+  if (o.nodes == 0) return "  " + pad_right(cut(o.gpu_name, name_width(width)), name_width(width) + 8) + o.misses;
   const std::string row = columns(o.gpu_name, fmt::format("{} × {}", o.nodes, o.gpus_per_node), format_duration(o.run_s),
                                   fmt::format("{:.0f} %", 100 * o.goodput), format_count(std::llround(o.gpu_hours)),
                                   o.usd > 0 ? format_count(std::llround(o.usd)) : "no price", width);
@@ -53,7 +53,8 @@ Result<OfferWish> offer_wish(const Arguments& arguments) {
     append(said, usd.diagnostics);
     wish.budget_usd = static_cast<double>(usd.value.value_or(0));
   } else {
-    const Result<double> usd = double_flag(arguments, "budget", 0);
+    Result<double> usd = double_flag(arguments, "budget", 0);
+    for (Diagnostic& one : usd.diagnostics) one.help = "dollars, without their sign: --budget 5000, --budget 5k";
     append(said, usd.diagnostics);
     wish.budget_usd = usd.value.value_or(0);
   }

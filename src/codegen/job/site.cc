@@ -38,8 +38,10 @@ Diagnostics check_text(const JobSetting& setting, std::string& text, const Locat
     text = choice;
     return {};
   }
-  return {
-      error(code::kUnknownValue, at, fmt::format("{} '{}' is not known", flag_name(setting), text), suggest(text, setting.choices))};
+  const bool is_image = setting.key == "container.runtime" && text.find_first_of("/:.") != std::string::npos;
+  return {error(code::kUnknownValue, at, fmt::format("{} '{}' is not known", flag_name(setting), text),
+                is_image ? fmt::format("an image is named by --image {}, beside --container pyxis or apptainer", text)
+                         : suggest(text, setting.choices))};
 }
 
 // The keys of `map` below `prefix`, in the table's order; what no key begins with is unknown.

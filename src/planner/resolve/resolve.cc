@@ -330,7 +330,11 @@ Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const 
   if (drops && target.empty() && has_variant(presets, name, "transformers")) target = "transformers";
   Result<Problem> problem = resolve_trainer(spec, presets, inputs, target);
   if (problem.ok() || !has_variant(presets, name, target)) return problem;
-  return resolve_trainer(spec, presets, inputs, "");
+  Result<Problem> whole = resolve_trainer(spec, presets, inputs, "");
+  // What neither of them does is said of the one that is asked for.
+  const auto lacks = [](const Diagnostic& d) { return d.severity == Severity::kError && d.code == code::kUnsupportedFeature; };
+  const bool is_lacking = !whole.ok() && std::any_of(whole.diagnostics.begin(), whole.diagnostics.end(), lacks);
+  return is_lacking ? problem : whole;
 }
 
 // Weights without an fp32 master train worse: who wants them names the trainer, too.

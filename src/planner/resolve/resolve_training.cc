@@ -19,6 +19,8 @@
 namespace distsetup {
 namespace {
 
+constexpr int64_t kMostBatchTokens = int64_t{1} << 30;  // published runs go up to some 100 million
+
 template <class T>
 T value_or(Resolving& r, std::optional<T> given, T assumed, std::string said) {
   if (!given.has_value()) r.assume(std::move(said));
@@ -132,6 +134,11 @@ void resolve_batch(Resolving& r) {
              fmt::format("{} sequences × {} tokens = {}, not {}", *sequences, length, *sequences * length, *tokens),
              "give global_batch or global_batch_tokens, not both");
     r.problem.global_batch = *sequences;
+    if (*sequences > kMostBatchTokens / std::max<int64_t>(length, 1))
+      r.said.push_back(warning(code::kOutOfRange, r.problem.batch_at,
+                               fmt::format("{} sequences of {} tokens in one step: more than any published run",
+                                           format_count(*sequences), format_count(length)),
+                               "a batch in tokens is --global-batch-tokens"));
     return;
   }
   if (tokens.has_value() && *tokens < length)
