@@ -373,10 +373,7 @@ class TableReading {
     size_t longest = 0;
     for (const auto& [section, verdict] : table_.unknown_key) {
       const bool is_in = section.empty() || found.key.starts_with(section + ".");
-      if (is_in && (how.empty() || section.size() > longest)) {
-        how = verdict;
-        longest = section.size();
-      }
+      if (is_in && (how.empty() || section.size() > longest)) how = verdict, longest = section.size();
     }
     if (how == "silent")
       return fmt::format("not a key that {} is known to have: it ignores unknown keys here without a word", table_.tool);

@@ -284,10 +284,7 @@ class ScriptReader {
     if (stage.program == LaunchProgram::kSrun && !has_directives_) count_nodes_of_step(keys);
     if (stage.program == LaunchProgram::kSrun && gpus_of_step_ > 0) {
       const auto per_task = std::find_if(keys.begin(), keys.end(), [](const FoundKey& one) { return one.key == "gpus_per_task"; });
-      if (per_task != keys.end()) {
-        per_task->key = "gpus_per_node";
-        per_task->text = std::to_string(gpus_of_step_);
-      }
+      if (per_task != keys.end()) per_task->key = "gpus_per_node", per_task->text = std::to_string(gpus_of_step_);
     }
     const bool is_jsrun = stage.program == LaunchProgram::kMpirun && stage.name.ends_with("jsrun");
     if (is_jsrun) count_resource_sets(keys, nodes_of_batch_);

@@ -273,7 +273,8 @@ class Walker {
   // source env.sh: what it sets acts from here on. A script of its own texts is walked, with the variables of this one.
   void source(const ShellCommand& one) {
     std::optional<std::string> text = sourced_.read(one);
-    if (!text && here_ == nullptr && !sourced_path(one).empty()) script_.not_here.emplace_back(sourced_path(one), one.words.back().span);
+    if (!text && here_ == nullptr && !sourced_path(one).empty())
+      script_.not_here.emplace_back(sourced_path(one), one.words.back().span);
     if (!text) return;
     Sourced& inner = files_.emplace_back();
     inner.text = std::move(*text);
