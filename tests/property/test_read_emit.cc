@@ -195,8 +195,9 @@ ReadFields read_all(const TemplateSet& templates, const Artifacts& artifacts, co
     const auto of = std::find_if(written.tables.begin(), written.tables.end(),
                                  [&artifact](const auto& table) { return table.first == artifact.path; });
     if (of == written.tables.end()) continue;
-    const Result<std::vector<Reading>> read =
-        read_config(templates, artifact.text, artifact.path, known && !is_script(artifact.path) ? of->second : "");
+    // LLaMA-Factory's write.yaml says a switch in two ways, and is not what reads its files.
+    const bool is_named = known && !is_script(artifact.path) && of->second != "llamafactory/write.yaml";
+    const Result<std::vector<Reading>> read = read_config(templates, artifact.text, artifact.path, is_named ? of->second : "");
     if (!read.ok()) RC_LOG() << written.target << " " << artifact.path << "\n" << artifact.text << messages(read.diagnostics);
     RC_ASSERT(read.ok());
     for (const Reading& one : *read) {
