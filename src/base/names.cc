@@ -69,6 +69,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   const size_t limit = wanted.size() < kShort ? 1 : 1 + name.size() / 4;
   size_t best = std::numeric_limits<size_t>::max();
   std::string nearest;
+  bool is_one_of_several = false;  // 'zero4' is as near to zero0 as to zero3
   for (const std::string& candidate : candidates) {
     const std::string known = without_separators(candidate);
     const size_t gap = known.size() > wanted.size() ? known.size() - wanted.size() : wanted.size() - known.size();
@@ -76,14 +77,15 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
     const size_t distance = edit_distance(wanted, known);
     // Every letter changed is not a likeness: 'x' is not near 'y' though the distance is one.
     const bool near = distance <= limit && (distance == 0 || distance < wanted.size());
-    // Of a short name its number is much of it: 'zero4' is not 'zero0' misspelt.
+    if (!near || distance > best) continue;
     const bool is_other_number = wanted.size() <= kShort && differs_in_digits(wanted, known);
-    if (near && !is_other_number && distance < best) {
-      best = distance;
-      nearest = candidate;
-    }
+    if (distance == best && is_other_number) is_one_of_several = true;
+    if (distance == best) continue;
+    best = distance;
+    nearest = candidate;
+    is_one_of_several = false;
   }
-  return nearest;
+  return is_one_of_several ? "" : nearest;
 }
 
 std::string misspelt_name(std::string_view name, std::span<const std::string> candidates) {

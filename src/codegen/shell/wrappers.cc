@@ -32,8 +32,8 @@ bool is_value_of_uv(const std::vector<ShellWord>& words, size_t at) {
       "--group", "--no-group",      "--only-group",        "--package",  "--python",
       "-p",      "--project",       "--directory",         "--env-file", "--from"};
   const auto is_uv = [](const ShellWord& word) { return program_of(word) == "uv" || program_of(word) == "uvx"; };
-  return at > 0 && std::any_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(at), is_uv) &&
-         std::find(kTaking.begin(), kTaking.end(), words[at - 1].text) != kTaking.end();
+  return at > 0 && std::find(kTaking.begin(), kTaking.end(), words[at - 1].text) != kTaking.end() &&
+         std::any_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(at), is_uv);
 }
 
 bool is_module_of_uv(const std::vector<ShellWord>& words, size_t at) {
