@@ -11,6 +11,7 @@
 #include "codegen/job/secrets.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/misspelt.h"
+#include "codegen/shell/starts_training.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::lint {
