@@ -183,6 +183,8 @@ void settle_setup(Resolving& r) {
       s.program.starts_with("hf_") && !r.spec.text("trainer.attention").has_value() && !s.model.attention_sinks;
   r.problem.base.assumptions.push_back(
       fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, assumes_kernel ? ", attention sdpa" : ""));
+  if (s.software.accumulates_whole)
+    r.problem.base.assumptions.emplace_back("with accumulation whole gradients per GPU (no_sync, not sync_each_batch)");
   // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
   if (s.model.scan_channels > 0 && s.program.starts_with("hf_"))
     r.problem.base.assumptions.emplace_back("fused kernels for its recurrent layers installed (flash-linear-attention, mamba-ssm)");
