@@ -31,4 +31,16 @@ inline FileSays merged(std::vector<Reading> readings) {
   return {*fields, std::move(readings)};
 }
 
+// Files by name and text, read as one run.
+inline FileSays read_together(const std::vector<std::pair<std::string, std::string>>& files) {
+  std::vector<Reading> all;
+  for (const auto& [name, text] : files) {
+    INFO(text);
+    Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+    REQUIRE(read.ok());
+    for (Reading& one : *read) all.push_back(std::move(one));
+  }
+  return merged(std::move(all));
+}
+
 }  // namespace distsetup

@@ -11,17 +11,6 @@ using namespace distsetup;
 
 namespace {
 
-FileSays of_files(const std::vector<std::pair<std::string, std::string>>& files) {
-  std::vector<Reading> all;
-  for (const auto& [name, text] : files) {
-    INFO(text);
-    Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
-    REQUIRE(read.ok());
-    for (Reading& one : *read) all.push_back(std::move(one));
-  }
-  return merged(std::move(all));
-}
-
 // Why a key was not carried over; "": it was, or it is not there.
 std::string reason(const FileSays& file, std::string_view key) {
   for (const Reading& one : file.readings) {
@@ -32,10 +21,10 @@ std::string reason(const FileSays& file, std::string_view key) {
   return "";
 }
 
-FileSays script(const std::string& line) { return of_files({{"a.sh", line + "\n"}}); }
+FileSays script(const std::string& line) { return read_together({{"a.sh", line + "\n"}}); }
 
 FileSays deepspeed(const std::string& sections) {
-  return of_files({{"ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, )" + sections + "}"}});
+  return read_together({{"ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, )" + sections + "}"}});
 }
 
 const std::string kOpenrlhf = "deepspeed --num_gpus 8 --module openrlhf.cli.";
@@ -108,7 +97,7 @@ TEST_CASE("defaults: a Trainer's bf16 is over accelerate's mixed_precision, and 
   const std::string launch = "distributed_type: MULTI_GPU\nnum_processes: 4\nnum_machines: 1\nmixed_precision: ";
   const std::string run = "accelerate launch train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-4";
   const auto both = [&](const std::string& precision, const std::string& words) {
-    return of_files({{"accelerate.yaml", launch + precision + "\n"}, {"a.sh", run + words + "\n"}}).text("precision.compute");
+    return read_together({{"accelerate.yaml", launch + precision + "\n"}, {"a.sh", run + words + "\n"}}).text("precision.compute");
   };
   CHECK(both("'no'", " --bf16 True") == "bf16");
   CHECK(both("'no'", "") == "fp32");
@@ -117,10 +106,10 @@ TEST_CASE("defaults: a Trainer's bf16 is over accelerate's mixed_precision, and 
 
 TEST_CASE("defaults: the exchange of a context axis is accelerate's, and nothing without one", "[read]") {
   const auto file = [](const std::string& cp) {
-    return of_files({{"a.yaml",
-                      "distributed_type: FSDP\nnum_processes: 4\nnum_machines: 1\nfsdp_config:\n  fsdp_version: 2\n"
-                      "  fsdp_reshard_after_forward: true\nparallelism_config:\n  parallelism_config_dp_shard_size: 1\n" +
-                          cp}});
+    return read_together({{"a.yaml",
+                           "distributed_type: FSDP\nnum_processes: 4\nnum_machines: 1\nfsdp_config:\n  fsdp_version: 2\n"
+                           "  fsdp_reshard_after_forward: true\nparallelism_config:\n  parallelism_config_dp_shard_size: 1\n" +
+                               cp}});
   };
   const std::string size = "  parallelism_config_cp_size: ", strategy = "  parallelism_config_cp_comm_strategy: ";
   CHECK(file(size + "4\n").text("strategy.cp_method") == "allgather");
@@ -131,8 +120,9 @@ TEST_CASE("defaults: the exchange of a context axis is accelerate's, and nothing
 }
 
 TEST_CASE("defaults: a value where a section stands is told as that", "[read]") {
-  const FileSays file = of_files({{"ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": )"
-                                              R"({"stage": 3, "offload_param": false, "offload_parameter": {"device": "cpu"}}})"}});
+  const FileSays file =
+      read_together({{"ds.json", R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": )"
+                                 R"({"stage": 3, "offload_param": false, "offload_parameter": {"device": "cpu"}}})"}});
   CHECK(reason(file, "zero_optimization.offload_param") == "expected a section");
   CHECK(reason(file, "zero_optimization.offload_parameter.device").find("not a key that DeepSpeed") != std::string::npos);
 }
@@ -156,6 +146,6 @@ TEST_CASE("defaults: words behind the one value of an option are told, and those
   CHECK(cut.text("checkpoint.directory") == "my");
   CHECK(reason(cut, "save").starts_with("words behind its value"));
   CHECK(reason(script(megatron + "--save 'my model path' --bf16"), "save").empty());
-  CHECK(reason(of_files({{"a.sh", megatron + "--save out \\"}}), "save").empty());  // bash drops the last backslash of a file
+  CHECK(reason(read_together({{"a.sh", megatron + "--save out \\"}}), "save").empty());  // bash drops the last backslash of a file
   CHECK(reason(script(kOpenrlhf + "train_sft" + kBatch + "--adam_betas 0.9 0.95"), "adam_betas").empty());
 }

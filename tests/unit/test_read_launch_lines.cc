@@ -11,17 +11,6 @@ using namespace distsetup;
 
 namespace {
 
-FileSays said(const std::vector<std::pair<std::string, std::string>>& files) {
-  std::vector<Reading> all;
-  for (const auto& [name, text] : files) {
-    INFO(text);
-    Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
-    REQUIRE(read.ok());
-    for (Reading& one : *read) all.push_back(std::move(one));
-  }
-  return merged(std::move(all));
-}
-
 size_t num_found(const std::vector<LintFile>& files, std::string_view code, Severity severity) {
   const LintReport report = lint_files(files, {});
   return static_cast<size_t>(std::count_if(report.findings.begin(), report.findings.end(), [&](const LintFinding& one) {
@@ -38,12 +27,13 @@ const std::string kTrain = "train.py --bf16 True --num_train_epochs 1 --per_devi
 
 TEST_CASE("launch lines: accelerate takes its file for what the command does not say", "[read]") {
   const std::string start = "accelerate launch --config_file a.yaml ";
-  const FileSays both = said({{"run.sh", start + "--num_machines 2 --num_processes 16 --zero_stage 2 " + kTrain}, {"a.yaml", kFile}});
+  const FileSays both =
+      read_together({{"run.sh", start + "--num_machines 2 --num_processes 16 --zero_stage 2 " + kTrain}, {"a.yaml", kFile}});
   CHECK(both.text("hardware.nodes") == "2");
   CHECK(both.text("hardware.gpus_per_node") == "8");
   CHECK(both.text("strategy.sharding") == "zero2");
   CHECK(both.text("precision.compute") == "bf16");
-  const FileSays one = said({{"a.yaml", kFile}, {"run.sh", start + "--num_processes 4 " + kTrain}});
+  const FileSays one = read_together({{"a.yaml", kFile}, {"run.sh", start + "--num_processes 4 " + kTrain}});
   CHECK(one.text("hardware.nodes") == "1");
   CHECK(one.text("hardware.gpus_per_node") == "4");
   CHECK(one.text("strategy.sharding") == "zero3");
@@ -68,7 +58,8 @@ TEST_CASE("launch lines: several machines of accelerate have an address, in the 
 
 TEST_CASE("launch lines: sums of expr, in either kind of substitution, and texts that it compares", "[read]") {
   const auto accumulation = [](const std::string& words) {
-    return said({{"a.sh", "N=2\nG=8\ntorchrun --nproc_per_node $G " + kTrain + " --gradient_accumulation_steps " + words + "\n"}})
+    return read_together(
+               {{"a.sh", "N=2\nG=8\ntorchrun --nproc_per_node $G " + kTrain + " --gradient_accumulation_steps " + words + "\n"}})
         .text("gradient_accumulation");
   };
   CHECK(accumulation("$(expr 64 / $G / $N)") == "4");
@@ -82,7 +73,7 @@ TEST_CASE("launch lines: sums of expr, in either kind of substitution, and texts
 
 TEST_CASE("launch lines: weights of four bits under adapters by the names that scripts have for them", "[read]") {
   const auto finetune = [](const std::string& words) {
-    return said({{"a.sh", "python " + kTrain + " " + words}}).text("train.finetune");
+    return read_together({{"a.sh", "python " + kTrain + " " + words}}).text("train.finetune");
   };
   CHECK(finetune("--lora_r 64 --bits 4") == "qlora");
   CHECK(finetune("--lora_r 16 --quantization_bit 4") == "qlora");
@@ -93,7 +84,7 @@ TEST_CASE("launch lines: weights of four bits under adapters by the names that s
 }
 
 TEST_CASE("launch lines: TrainingArguments without DeepSpeed and FSDP train by DistributedDataParallel", "[read]") {
-  const auto trainer = [](const std::string& line) { return said({{"a.sh", line}}).text("strategy.trainer"); };
+  const auto trainer = [](const std::string& line) { return read_together({{"a.sh", line}}).text("strategy.trainer"); };
   CHECK(trainer("torchrun --nproc_per_node 8 " + kTrain) == "ddp");
   CHECK(trainer("python " + kTrain) == "ddp");
   CHECK(trainer("torchrun --nproc_per_node 8 " + kTrain + " --deepspeed ds.json") == "deepspeed");
@@ -106,7 +97,7 @@ TEST_CASE("launch lines: TrainingArguments without DeepSpeed and FSDP train by D
 
 TEST_CASE("launch lines: a stage of DeepSpeed's by its name in a script of one's own", "[read]") {
   const auto sharding = [](const std::string& words) {
-    return said({{"a.sh", "torchrun --nproc_per_node 8 mine.py --seq_length 4096 --learning_rate 1e-5 " + words}})
+    return read_together({{"a.sh", "torchrun --nproc_per_node 8 mine.py --seq_length 4096 --learning_rate 1e-5 " + words}})
         .text("strategy.sharding");
   };
   CHECK(sharding("--ds_stage 3") == "zero3");
@@ -125,7 +116,7 @@ TEST_CASE("launch lines: FSDP 2 of the Trainer, of Axolotl and of ms-swift has n
       "fsdp_config: {reshard_after_forward: true}\nfsdp_version: 2\n";
   const std::string swift = "swift sft --model o/m --train_type full --max_length 2048 --fsdp fsdp2";
   const auto axes = [](const std::string& name, const std::string& text) {
-    const FileSays file = said({{name, text}});
+    const FileSays file = read_together({{name, text}});
     return file.text("strategy.trainer") + " " + file.text("mesh.pp") + " " + file.text("mesh.tp") + " " + file.text("mesh.cp");
   };
   CHECK(axes("a.yaml", trainer + "fsdp_config: {version: 2}\n") == "fsdp2 1 1 1");
@@ -138,7 +129,7 @@ TEST_CASE("launch lines: FSDP 2 of the Trainer, of Axolotl and of ms-swift has n
 
 TEST_CASE("launch lines: mpiexec counts launchers where a script of the user's stands behind it", "[read]") {
   const auto gpus = [](const std::string& line) {
-    return said({{"a.sh", "#!/bin/bash\n#PBS -l select=2\n" + line}}).text("hardware.gpus_per_node");
+    return read_together({{"a.sh", "#!/bin/bash\n#PBS -l select=2\n" + line}}).text("hardware.gpus_per_node");
   };
   CHECK(gpus("mpiexec -n 2 --ppn 1 ./node.sh\n").empty());
   CHECK(gpus("mpiexec -n 8 --ppn 4 python train.py\n") == "4");
@@ -152,8 +143,8 @@ TEST_CASE("launch lines: roles of a manifest that train, and those that only sta
              "\n      template: {spec: {containers: [{name: c, image: i, command: [" + words + "]" + limits + "}]}}\n";
     };
     const std::string limits = gpus.empty() ? "" : ", resources: {limits: {nvidia.com/gpu: " + gpus + "}}";
-    return said({{"j.yaml", "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: j}\nspec:\n  tasks:\n" +
-                                role("master", 1, command, "") + role("worker", 3, "sleep, inf", limits)}})
+    return read_together({{"j.yaml", "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: j}\nspec:\n  tasks:\n" +
+                                         role("master", 1, command, "") + role("worker", 3, "sleep, inf", limits)}})
         .text("hardware.nodes");
   };
   CHECK(nodes("8", "mpirun, -np, '24', python, train.py") == "3");
@@ -162,7 +153,7 @@ TEST_CASE("launch lines: roles of a manifest that train, and those that only sta
   const std::string old =
       "apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nmetadata: {name: j}\nspec:\n  replicas: 2\n  template: {spec: "
       "{containers: [{name: c, image: i, command: [mpirun, python, train.py], resources: {limits: {nvidia.com/gpu: 4}}}]}}\n";
-  CHECK(said({{"old.yaml", old}}).text("hardware.nodes") == "2");
+  CHECK(read_together({{"old.yaml", old}}).text("hardware.nodes") == "2");
 }
 
 TEST_CASE("launch lines: a job script that is filled in first is a template, and braces of a shell are none", "[lint]") {

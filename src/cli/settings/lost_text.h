@@ -7,7 +7,7 @@
 
 namespace distsetup {
 
-// What was read as what, and what could not be carried over, a line each.
+// A line each, with its place and why; of many with one reason the first says it. "": there is none.
 std::string lost_text(const std::vector<LostKey>& lost);
 
 }  // namespace distsetup

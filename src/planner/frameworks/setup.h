@@ -60,12 +60,12 @@ struct Software {
   bool limit_all_gathers = true;           // FSDP1
   bool gradients_freed_after_step = true;  // zero_grad(set_to_none) right after the step; false: before the next forward
   UnitWrapping wrapping = UnitWrapping::kRoot;
-  bool attention_output_copied = false;  // q concatenated into [B, H, S, D]: the attention output is copied (litgpt until 2024-06)
-  bool residual_in_fp32 = false;         // k-bit preparation made embedding, norms and head fp32: the residual stream follows
-  bool unquantised_in_fp32 = false;      // and they stay so (peft's prepare_model_for_kbit_training with nothing behind it)
+  bool attention_output_copied = false;   // q concatenated into [B, H, S, D]: the attention output is copied (litgpt until 2024-06)
+  bool residual_in_fp32 = false;          // k-bit preparation made embedding, norms and head fp32: the residual stream follows
+  bool unquantised_in_fp32 = false;       // and they stay so (peft's prepare_model_for_kbit_training with nothing behind it)
   bool adapters_in_compute_type = false;  // what goes into an adapter is not copied in fp32 first (Unsloth)
-  bool gradient_as_bucket_view = false;  // DDP
-  bool kv_heads_repeated = false;        // before flash attention too (Transformers' Mistral before 4.48)
+  bool gradient_as_bucket_view = false;   // DDP
+  bool kv_heads_repeated = false;         // before flash attention too (Transformers' Mistral before 4.48)
   bool low_precision_logits_kept =
       false;                       // Transformers before 4.45: the head's output lives on beside its fp32 copy until the loss is done
   bool logits_shifted = false;     // Transformers before 4.49: the loss copies the logits without their last position
@@ -204,6 +204,8 @@ struct Setup {
   int world() const { return dp_replicate * dp_shard * cp * tp * pp; }
   // Of a 4-bit model that peft alone prepared: what is not 4-bit, and with it what is computed.
   bool stays_in_fp32() const { return finetune == Finetune::kQlora && software.unquantised_in_fp32 && !autocast; }
+  // torch.compile of a whole script (presets/programs/unknown_compiled.yaml): its head is in the graph, too.
+  bool is_one_graph() const { return compiled && program == "unknown_compiled"; }
   bool accumulates_whole() const { return software.accumulates_whole || (pp > 1 && traits().pipelines_reduce_last); }
   bool stays_gathered() const {  // from one micro-batch to the next
     return !reshard_after_forward && (software.stays_gathered || (pp > 1 && traits().pipelines_reduce_last));

@@ -139,7 +139,7 @@ void resolve_program(Resolving& r) {
     return;
   }
   check_listed(r, blocks);
-  if (s.compiled && s.program == "unknown_compiled") s.software.logits_kept = true;  // a model returns them with its loss
+  if (s.is_one_graph()) s.software.logits_kept = true;  // a model returns them with its loss
   if (const std::string lacks = blocks == nullptr ? "" : replay::lacks_for(*blocks, r.problem.base.model); !lacks.empty())
     r.fail(code::kUnsupportedFeature, "model",
            fmt::format("'{}' has {}, which program '{}' does not list", r.problem.base.model.name, lacks, s.program));

@@ -93,8 +93,7 @@ class StepModel {
 // A script that compiles its model has the head in its graph, where Inductor pads what is misaligned
 // (torch/_inductor/fx_passes/pad_mm.py); trainers compile blocks.
 bool StepModel::pads_head() const {
-  return s_.compiled && s_.loss == LossHead::kCompiled && s_.program == "unknown_compiled" &&
-         padded_vocabulary(s_) / s_.tp % kAligned != 0;
+  return s_.is_one_graph() && s_.loss == LossHead::kCompiled && padded_vocabulary(s_) / s_.tp % kAligned != 0;
 }
 
 // Head and loss forward and backward, of one micro-batch. The head stays in 16 bits with fp8 layers.
