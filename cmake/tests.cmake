@@ -1,6 +1,7 @@
 # ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2
 # program per folder of C++ tests, one entry per test case; one entry per golden case; one per document (README.md and docs/*.md); and one
 # per script of tests/{integration,docs,accuracy}. Exit code 77 of a script means "not run", its last line says why.
+# Label all (scripts/test --all): test cases tagged [all], which take long, the longest document, and the scripts named *_all.sh.
 # Labels nightly_* (scripts/test --nightly): the same random tests with far more rounds, and the scripts named *_nightly.sh.
 enable_testing()
 
@@ -46,13 +47,12 @@ endif()
 
 set(nightly_seconds 14400)
 
-# ctest reads this file after its list of tests: catch_discover_tests flattens lists, so it cannot set the environment itself.
-function(distsetup_test_environment list)
-  set(file "${PROJECT_BINARY_DIR}/${list}_environment.cmake")
-  set(environment "${ARGN}")
+# ctest reads this file after its list of tests: catch_discover_tests flattens lists, so it cannot set labels and environment itself.
+function(distsetup_test_properties list labels environment)
+  set(file "${PROJECT_BINARY_DIR}/${list}_properties.cmake")
   file(CONFIGURE OUTPUT "${file}" @ONLY CONTENT
 "foreach(test IN LISTS @list@)
-  set_tests_properties(\"\${test}\" PROPERTIES ENVIRONMENT \"@environment@\")
+  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"@labels@\" ENVIRONMENT \"@environment@\")
 endforeach()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
@@ -66,8 +66,11 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
   if(NOT sources)
     return()
   endif()
+  set(only_with_all)
   foreach(source IN LISTS sources)  # ctest would split such a name into several tests that do not exist
     file(STRINGS "${source}" split REGEX "TEST_CASE\\(\"[^\"]*;")
+    file(STRINGS "${source}" long REGEX "\\[all\\]")
+    list(APPEND only_with_all ${long})
     if(split)
       message(FATAL_ERROR "${source}: the name of a test case has a semicolon")
     endif()
@@ -87,12 +90,17 @@ function(distsetup_catch_suite suite all_target nightly precompiled)
   endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE distsetup_test_main Catch2::Catch2 distsetup_test_support ${ARGN})
-  catch_discover_tests(${target} TEST_PREFIX "${suite}." EXTRA_ARGS -w NoTests PROPERTIES LABELS ${suite} TIMEOUT 600)
-  distsetup_test_environment(${target}_TESTS ${test_environment})
+  catch_discover_tests(${target} TEST_PREFIX "${suite}." TEST_SPEC "~[all]~[.]" EXTRA_ARGS -w NoTests PROPERTIES TIMEOUT 600)
+  distsetup_test_properties(${target}_TESTS "${suite}" "${test_environment}")
+  if(only_with_all)
+    catch_discover_tests(${target} TEST_PREFIX "${suite}." TEST_SPEC "[all]" TEST_LIST ${target}_ALL EXTRA_ARGS -w NoTests
+      PROPERTIES TIMEOUT 600)
+    distsetup_test_properties(${target}_ALL "${suite};all" "${test_environment}")
+  endif()
   if(nightly)
     catch_discover_tests(${target} TEST_PREFIX "nightly.${suite}." TEST_SPEC "${nightly}" TEST_LIST ${target}_NIGHTLY
-      EXTRA_ARGS -w NoTests PROPERTIES LABELS nightly_${suite} TIMEOUT ${nightly_seconds})
-    distsetup_test_environment(${target}_NIGHTLY ${test_environment} ${nightly_environment})
+      EXTRA_ARGS -w NoTests PROPERTIES TIMEOUT ${nightly_seconds})
+    distsetup_test_properties(${target}_NIGHTLY "nightly_${suite}" "${test_environment};${nightly_environment}")
   endif()
   add_dependencies(${all_target} ${target})
 endfunction()

@@ -6,10 +6,11 @@ program=${DISTSETUP_BIN:-$source/build/release/bin}/distsetup-accuracy
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$*" >&2; exit 1; }
+score() { "$program" --source "$source" --quick "$@"; }
 # refused FILE TEXT: exit code 3, and TEXT in the message
 refused() {
   local status=0
-  "$program" --source "$source" "$1" >/dev/null 2>"$work/stderr" || status=$?
+  score "$1" >/dev/null 2>"$work/stderr" || status=$?
   [ $status = 3 ] || fail "$1: exit code $status, expected 3"
   grep -qF "$2" "$work/stderr" || { cat "$work/stderr" >&2; fail "$1: no '$2' in the message"; }
 }
@@ -24,17 +25,17 @@ refused "$work/number.csv" "'many' in column 'seq_len' is no number"
 sed 3s/^TT-002/TT-001/ "$work/rows.csv" >"$work/twice.csv"
 refused "$work/twice.csv" "id 'TT-001' a second time"
 sed 's/^TT-[0-9]*,/,/' "$work/rows.csv" >"$work/blank.csv"
-"$program" --source "$source" "$work/blank.csv" >/dev/null || fail "rows with blank ids are refused"
+score "$work/blank.csv" >/dev/null || fail "rows with blank ids are refused"
 sed '3s/,[^,]*$//' "$work/rows.csv" >"$work/short.csv"
 refused "$work/short.csv" "cells, expected 43"
 
 # A row's id says nothing: under another name it is predicted the same, to the byte.
 sed 's/^TT-/NEW-/' "$work/rows.csv" >"$work/new.csv"
-"$program" --source "$source" "$work/rows.csv" --json | grep -A2 '"predicted"' >"$work/old.txt" || fail "no predictions"
-"$program" --source "$source" "$work/new.csv" --json | grep -A2 '"predicted"' >"$work/new.txt" || fail "no predictions"
+score "$work/rows.csv" --json | grep -A2 '"predicted"' >"$work/old.txt" || fail "no predictions"
+score "$work/new.csv" --json | grep -A2 '"predicted"' >"$work/new.txt" || fail "no predictions"
 cmp "$work/old.txt" "$work/new.txt" || fail "a row under another id is predicted otherwise"
 
 # Too little stated: unmapped, with the reason.
 sed -E '2s/Llama-3.1-8B(,[^,]*){7}/A model of ours,,,,,,,/' "$work/rows.csv" >"$work/unknown.csv"
-"$program" --source "$source" "$work/unknown.csv" --json | grep -q "the dims of model 'A model of ours' are not stated" || fail "no reason for the unmapped row"
+score "$work/unknown.csv" --json | grep -q "the dims of model 'A model of ours' are not stated" || fail "no reason for the unmapped row"
 echo "the format is read strictly, ids decide nothing"

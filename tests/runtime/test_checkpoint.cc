@@ -295,7 +295,7 @@ TEST_CASE("regression 22: any mesh loads what any other wrote, bit for bit, padd
 }
 
 // Every third pair of meshes, in turn; all of them at night.
-TEST_CASE("meshes that share experts among ranks load what any other wrote, bit for bit, padding zero", "[nightly]") {
+TEST_CASE("meshes that share experts among ranks load what any other wrote, bit for bit, padding zero", "[nightly][all]") {
   const int stride = is_nightly() ? 1 : 3;
   int pair = 0;
   struct MeshCase {

@@ -45,7 +45,7 @@ struct ChunkedMesh {
   bool packed = false;
 };
 
-TEST_CASE("chunked loss: every mesh trains as one rank with all logits at once", "[chunks]") {
+TEST_CASE("chunked loss: every mesh trains as one rank with all logits at once", "[chunks][all]") {
   const auto m = GENERATE(
       ChunkedMesh{"ddp 2", Sharding::kDdp, 2}, ChunkedMesh{"zero1 2, accumulated", Sharding::kZero1, 1, 2, 1, 1, 1, 2},
       ChunkedMesh{"zero2 2, packed", Sharding::kZero2, 1, 2, 1, 1, 1, 2, true},

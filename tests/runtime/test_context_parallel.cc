@@ -30,7 +30,7 @@ struct SharedStrategy {
   CpMethod method = CpMethod::kAllGather;
 };
 
-TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains as one rank does", "[cp][nightly]") {
+TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains as one rank does", "[cp][nightly][all]") {
   const auto s = GENERATE(
       SharedStrategy{"cp 2", Sharding::kDdp, 1, 1, 2}, SharedStrategy{"cp 4", Sharding::kDdp, 1, 1, 4},
       SharedStrategy{"ddp 2 x cp 2", Sharding::kDdp, 2, 1, 2}, SharedStrategy{"zero1 1 x cp 2", Sharding::kZero1, 1, 1, 2},

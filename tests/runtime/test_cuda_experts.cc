@@ -37,7 +37,7 @@ struct RouterCase {
   int64_t num_experts, k, groups = 1, groups_chosen = 1;
 };
 
-TEMPLATE_TEST_CASE("cuda: a router's choice and its gradient", "[cuda_kernels][experts]", float, Bf16) {
+TEMPLATE_TEST_CASE("cuda: a router's choice and its gradient", "[cuda_kernels][experts][all]", float, Bf16) {
   const RouterCase shape = GENERATE(RouterCase{6, 2}, RouterCase{128, 8}, RouterCase{40, 3, 4, 2}, RouterCase{300, 12, 100, 7});
   const auto score = GENERATE(RouterScore::kSoftmax, RouterScore::kSigmoid);
   const bool normalized = GENERATE(true, false);
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("cuda: a router's choice and its gradient", "[cuda_kernels][e
   });
 }
 
-TEMPLATE_TEST_CASE("cuda: rows of experts, there and back", "[cuda_kernels][experts]", float, Bf16) {
+TEMPLATE_TEST_CASE("cuda: rows of experts, there and back", "[cuda_kernels][experts][all]", float, Bf16) {
   const Sizes of = GENERATE(Sizes{5, 4, 1}, Sizes{60, 6, 2}, Sizes{700, 9, 3}, Sizes{3, 70, 60});
   const int64_t T = of.T, num_experts = of.num_experts, k = of.k, N = T * k, H = GENERATE(5, 64);
   const std::vector<int64_t> choice = random_choice(T, num_experts, k, 3);
@@ -110,7 +110,7 @@ TEMPLATE_TEST_CASE("cuda: rows of experts, there and back", "[cuda_kernels][expe
   });
 }
 
-TEMPLATE_TEST_CASE("cuda: rows of experts with a capacity", "[cuda_kernels][experts]", float, Bf16) {
+TEMPLATE_TEST_CASE("cuda: rows of experts with a capacity", "[cuda_kernels][experts][all]", float, Bf16) {
   const Sizes of = GENERATE(Sizes{5, 4, 1}, Sizes{60, 6, 2}, Sizes{700, 9, 3}, Sizes{3, 70, 60});
   const double capacity = GENERATE(0.3, 1.0);
   const int64_t T = of.T, num_experts = of.num_experts, k = of.k, N = T * k, H = GENERATE(5, 64);

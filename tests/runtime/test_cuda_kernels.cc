@@ -152,7 +152,7 @@ TEMPLATE_TEST_CASE("cuda: swiglu and its backward over its input", "[cuda_kernel
   CHECK(difference(dgu2, dgu) < kClose<TestType>);
 }
 
-TEMPLATE_TEST_CASE("cuda: cross entropy over its logits, with ignored targets", "[cuda_kernels]", float, Bf16, F16) {
+TEMPLATE_TEST_CASE("cuda: cross entropy over its logits, with ignored targets", "[cuda_kernels][all]", float, Bf16, F16) {
   struct Shape {
     int64_t T, V;
   };
@@ -200,7 +200,7 @@ TEST_CASE("cuda: cross entropy of huge, infinite and undefined logits", "[cuda_k
   }
 }
 
-TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", "[cuda_kernels]", float, Bf16, F16) {
+TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", "[cuda_kernels][all]", float, Bf16, F16) {
   struct Shape {
     int64_t T, V, H;
   };
@@ -223,7 +223,7 @@ TEMPLATE_TEST_CASE("cuda: embedding and its backward, rows of one id in order", 
   });
 }
 
-TEMPLATE_TEST_CASE("cuda: biases", "[cuda_kernels]", float, Bf16, F16) {
+TEMPLATE_TEST_CASE("cuda: biases", "[cuda_kernels][all]", float, Bf16, F16) {
   const int64_t T = 70, H = GENERATE(1, 33, 104, 16400);
   const bool accumulate = GENERATE(true, false);
   const auto x = random_values<TestType>(T * H, 1), b = random_values<TestType>(H, 2);
@@ -406,7 +406,7 @@ TEMPLATE_TEST_CASE("cuda: sums, learned positions, multipliers and capped logits
   CHECK(difference(dz2, dz) < kClose<TestType>);
 }
 
-TEMPLATE_TEST_CASE("cuda: embeddings and positions of a rank that has a part of them", "[cuda_kernels]", float, Bf16, F16) {
+TEMPLATE_TEST_CASE("cuda: embeddings and positions of a rank that has a part of them", "[cuda_kernels][all]", float, Bf16, F16) {
   constexpr cuda::Element kOf = kElement<TestType>;
   const bool accumulate = GENERATE(true, false);
   const VocabularyRange range = GENERATE(VocabularyRange{0, 4}, VocabularyRange{4, 7}, VocabularyRange{8, 8});
@@ -436,7 +436,7 @@ TEMPLATE_TEST_CASE("cuda: embeddings and positions of a rank that has a part of 
   }
 }
 
-TEMPLATE_TEST_CASE("cuda: cross entropy of columns that ranks share", "[cuda_kernels]", float, Bf16, F16) {
+TEMPLATE_TEST_CASE("cuda: cross entropy of columns that ranks share", "[cuda_kernels][all]", float, Bf16, F16) {
   struct Shape {
     int64_t size, T, V;
   };

@@ -55,7 +55,7 @@ bool are_close(const std::vector<float>& a, const std::vector<float>& b) {
                     [](float x, float y) { return std::abs(x - y) <= 1e-5f * std::max(1.0f, std::abs(y)); });
 }
 
-TEST_CASE("cuda: Adafactor's passes make what the CPU makes, of whole parameters and of stretches", "[cuda_kernels]") {
+TEST_CASE("cuda: Adafactor's passes make what the CPU makes, of whole parameters and of stretches", "[cuda_kernels][all]") {
   struct Shape {
     int64_t rows, columns;
     bool is_vector;

@@ -103,7 +103,7 @@ TEST_CASE("recompute policies and poisoned memory change no bit on one rank", "[
   }
 }
 
-TEST_CASE("several reductions in flight change no bit", "[engine]") {
+TEST_CASE("several reductions in flight change no bit", "[engine][all]") {
   struct Mesh {
     Sharding sharding;
     int replicate, shard, tp = 1, pp = 1;

@@ -98,14 +98,14 @@ void check_strategies(const std::string& which, const std::vector<Recompute>& wa
 }
 
 TEST_CASE("experts shared by ranks train with every sharding, accumulation and recomputation as on one rank",
-          "[expert_parallel][nightly]") {
+          "[expert_parallel][nightly][all]") {
   const std::vector<Recompute> all = {Recompute::kNone, Recompute::kSelective, Recompute::kKeepAttention, Recompute::kFull};
   if (is_nightly()) return check_strategies("qwen2", all);
   check_strategies("qwen2", {Recompute::kFull}, 2);
   check_strategies("qwen2", {Recompute::kSelective}, 7);
 }
 
-TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[expert_parallel][nightly]") {
+TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[expert_parallel][nightly][all]") {
   const int each = is_nightly() ? 1 : 7;
   check_strategies("glm4", {Recompute::kNone}, each);
   check_strategies("mixtral", {Recompute::kSelective}, each);
@@ -126,7 +126,7 @@ TEST_CASE("the load-balancing loss is of the tokens of all tensor-parallel ranks
 }
 
 TEST_CASE("the z-loss is of the tokens of all tensor-parallel ranks, of each their part of its gradient",
-          "[expert_parallel][nightly]") {
+          "[expert_parallel][nightly][all]") {
   int number = 0;
   for (const char* which : {"mixtral", "glm4", "gpt_oss"}) {
     for (const SharedStrategy& s : strategies()) {
@@ -142,7 +142,7 @@ TEST_CASE("the z-loss is of the tokens of all tensor-parallel ranks, of each the
 
 // What is dropped depends on the tokens that a rank has: the same ranks without shared experts
 // drop the same.
-TEST_CASE("ranks that share experts with a capacity train as the same ranks with all experts each", "[expert_parallel]") {
+TEST_CASE("ranks that share experts with a capacity train as the same ranks with all experts each", "[expert_parallel][all]") {
   for (const char* which : {"mixtral", "glm4"})
     for (const SharedStrategy& s :
          {SharedStrategy{"zero1 2, ep 2", Sharding::kZero1, 1, 2, 2}, SharedStrategy{"zero3 2, ep 2", Sharding::kZero3, 1, 2, 2},
@@ -214,7 +214,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("shared experts with accumulation of four and one micro-batch train as on one rank", "[expert_parallel][nightly]") {
+TEST_CASE("shared experts with accumulation of four and one micro-batch train as on one rank", "[expert_parallel][nightly][all]") {
   for (const int64_t accumulation : {1, 4}) {
     for (const SharedStrategy& s : strategies()) {
       if (s.replicate * s.shard * accumulation > 8 || s.cp > 1) continue;
@@ -230,7 +230,7 @@ TEST_CASE("shared experts with accumulation of four and one micro-batch train as
   }
 }
 
-TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit", "[expert_parallel][nightly]") {
+TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit", "[expert_parallel][nightly][all]") {
   int number = 0;
   for (const SharedStrategy& s : strategies()) {
     if (s.cp > 1 || (!is_nightly() && s.ep == 4) || !is_taken(number++, 2)) continue;
@@ -249,7 +249,7 @@ TEST_CASE("shared experts in bf16 follow fp32, and a rerun is equal to the bit",
   }
 }
 
-TEST_CASE("a part of a model whose experts ranks share is trained as on one rank", "[expert_parallel][nightly]") {
+TEST_CASE("a part of a model whose experts ranks share is trained as on one rank", "[expert_parallel][nightly][all]") {
   const std::vector<TunedCase> cases = {{"adapters on q and v", {}, {"q_proj", "v_proj"}, 3},
                                         {"adapters on all", {}, {std::string(kAllLinear)}, 2},
                                         {"experts of the first layer", {"model.layers.0.mlp.experts"}, {}, 0},

@@ -177,7 +177,7 @@ TEST_CASE("the z-loss of a router: its gradient is its slope", "[experts]") {
 }
 
 // A mean over tokens: however they are dealt to ranks and micro-batches.
-TEST_CASE("a router's z-loss trains with every sharding and accumulation as on one rank", "[experts]") {
+TEST_CASE("a router's z-loss trains with every sharding and accumulation as on one rank", "[experts][all]") {
   for (const std::string which : {"mixtral", "glm4"}) {
     TinyOptions alone;
     alone.geometry = expert_geometry(which);

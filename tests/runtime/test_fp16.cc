@@ -69,7 +69,7 @@ const std::vector<Way> kWays = {
     {"zero2", Sharding::kZero2, 1, 4}, {"zero3", Sharding::kZero3, 1, 2},    {"hybrid", Sharding::kZero3, 2, 2},
     {"tp", Sharding::kZero3, 1, 2, 2}, {"cp", Sharding::kZero2, 1, 1, 1, 2}, {"pp", Sharding::kZero1, 1, 1, 1, 1, 2}};
 
-TEST_CASE("fp16 stays within half a percent of fp32 under every strategy, poisoned and computed again", "[fp16]") {
+TEST_CASE("fp16 stays within half a percent of fp32 under every strategy, poisoned and computed again", "[fp16][all]") {
   const Way way = GENERATE(from_range(kWays));
   const int64_t accumulation = way.pp > 1 ? 4 : way.shard > 1 ? 2 : 1;
   TinyOptions o = options_of(way);

@@ -40,7 +40,7 @@ TinyOptions options_of(const TunedCase& c) {
   return o;
 }
 
-TEST_CASE("a part of a model is trained on every mesh as on one rank", "[frozen]") {
+TEST_CASE("a part of a model is trained on every mesh as on one rank", "[frozen][all]") {
   const auto m =
       GENERATE(FrozenMesh{"1, accumulated", Sharding::kDdp, 1, 1, 1, true, 4}, FrozenMesh{"ddp 2", Sharding::kDdp, 2, 1},
                FrozenMesh{"zero1 2, accumulated", Sharding::kZero1, 1, 2, 1, true, 2},
@@ -56,7 +56,7 @@ TEST_CASE("a part of a model is trained on every mesh as on one rank", "[frozen]
   }
 }
 
-TEST_CASE("adapters learn from preference pairs and from packed rows on every mesh as on one rank", "[frozen]") {
+TEST_CASE("adapters learn from preference pairs and from packed rows on every mesh as on one rank", "[frozen][all]") {
   const auto m =
       GENERATE(FrozenMesh{"ddp 2", Sharding::kDdp, 2, 1}, FrozenMesh{"zero1 2, accumulated", Sharding::kZero1, 1, 2, 1, true, 2},
                FrozenMesh{"zero3 2", Sharding::kZero3, 1, 2}, FrozenMesh{"hybrid 2 x 2", Sharding::kZero3, 2, 2},
@@ -101,7 +101,7 @@ TinyOptions split_options(const TunedCase& c, const SplitMesh& m) {
   return o;
 }
 
-TEST_CASE("adapters beside matrices that ranks split train as on one rank", "[frozen][tp][nightly]") {
+TEST_CASE("adapters beside matrices that ranks split train as on one rank", "[frozen][tp][nightly][all]") {
   static int number = 0;
   const auto m = GENERATE(SplitMesh{"tp 2", Sharding::kDdp, 1, 2}, SplitMesh{"tp 4, accumulated", Sharding::kDdp, 1, 4, 1, 2},
                           SplitMesh{"zero1 2 x tp 2, accumulated", Sharding::kZero1, 2, 2, 1, 2},
@@ -117,7 +117,8 @@ TEST_CASE("adapters beside matrices that ranks split train as on one rank", "[fr
   }
 }
 
-TEST_CASE("split adapters learn from pairs, against each kind of reference, and from packed rows as on one rank", "[frozen][tp]") {
+TEST_CASE("split adapters learn from pairs, against each kind of reference, and from packed rows as on one rank",
+          "[frozen][tp][all]") {
   const auto m = GENERATE(SplitMesh{"tp 2", Sharding::kDdp, 1, 2}, SplitMesh{"zero3 2 x tp 2", Sharding::kZero3, 2, 2});
   for (const TunedCase& c : kSplitCases) {
     for (const std::string reference : {"cached", "shared", "sharded", "packed"}) {
@@ -137,7 +138,7 @@ struct StagedMesh {
   int64_t accumulation;
 };
 
-TEST_CASE("a part of a model, and adapters, are trained over stages as on one rank", "[frozen][pp][nightly]") {
+TEST_CASE("a part of a model, and adapters, are trained over stages as on one rank", "[frozen][pp][nightly][all]") {
   static int number = 0;
   const auto m = GENERATE(
       StagedMesh{"pp 2", Sharding::kDdp, 1, 1, 2, 1, 4}, StagedMesh{"pp 4", Sharding::kDdp, 1, 1, 4, 1, 4},
@@ -177,7 +178,7 @@ TinyOptions of_whole_blocks(TinyOptions o) {
   return o;
 }
 
-TEST_CASE("adapters beside nf4 that ranks split train as on one rank", "[frozen][tp][nightly]") {
+TEST_CASE("adapters beside nf4 that ranks split train as on one rank", "[frozen][tp][nightly][all]") {
   static int number = 0;
   const auto m = GENERATE(SplitMesh{"tp 2", Sharding::kDdp, 1, 2}, SplitMesh{"tp 4, accumulated", Sharding::kDdp, 1, 4, 1, 2},
                           SplitMesh{"zero1 2 x tp 2", Sharding::kZero1, 2, 2}, SplitMesh{"zero3 2 x tp 2", Sharding::kZero3, 2, 2},

@@ -70,7 +70,7 @@ TEMPLATE_TEST_CASE("cuda: latent heads", "[cuda_kernels][latent]", float, Bf16, 
   });
 }
 
-TEST_CASE("latent attention trains on every mesh as on one rank", "[latent]") {
+TEST_CASE("latent attention trains on every mesh as on one rank", "[latent][all]") {
   struct Mesh {
     std::string name;
     Sharding sharding;

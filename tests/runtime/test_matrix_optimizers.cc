@@ -133,7 +133,7 @@ Tensors run_from(const Plan& plan, const std::string& directory, int64_t from, i
   return states;
 }
 
-TEST_CASE("states of whole matrices load onto any mesh bit for bit, and a run goes on with the same bits", "[optim]") {
+TEST_CASE("states of whole matrices load onto any mesh bit for bit, and a run goes on with the same bits", "[optim][all]") {
   const std::string optimizer = GENERATE(as<std::string>(), "adafactor", "muon");
   for (const MeshCase& c : meshes()) {
     const TemporaryDirectory folder, straight;

@@ -344,7 +344,7 @@ TEST_CASE("training over NCCL and a device with streams equals training over Glo
   CHECK(train_nccl(plan, 4, {.poison = true}) == nccl);
 }
 
-TEST_CASE("experts shared by ranks train over NCCL and a device with streams as over Gloo", "[nccl][experts]") {
+TEST_CASE("experts shared by ranks train over NCCL and a device with streams as over Gloo", "[nccl][experts][all]") {
   const Fake fake;
   struct Case {
     const char* name;

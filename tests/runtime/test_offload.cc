@@ -123,7 +123,7 @@ void check_as_without(const Plan& moved, const Trained& without) {
   CHECK(trained(moved, 3, {.poison = true}) == without);
 }
 
-TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offload][nightly]") {
+TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offload][nightly][all]") {
   const Way way = GENERATE(from_range(kWays));
   const int64_t accumulation = GENERATE(1, 2, 4);
   static int number = 0;
@@ -144,7 +144,7 @@ TEST_CASE("offload: every bit is that of the run without, on every mesh", "[offl
   CHECK(trained(from_host(tiny_plan(o)), 4, {.poison = true}).result.losses == losses);
 }
 
-TEST_CASE("offload: experts that ranks share, and those of tensor-parallel ranks", "[offload][nightly]") {
+TEST_CASE("offload: experts that ranks share, and those of tensor-parallel ranks", "[offload][nightly][all]") {
   struct ExpertWay {
     const char* name;
     Sharding sharding;
@@ -193,7 +193,7 @@ TEST_CASE("offload: adapters, and a reference that runs in the step", "[offload]
   CHECK(trained(on_host(tiny_plan(o)), 3) == trained(tiny_plan(o), 3));
 }
 
-TEST_CASE("offload: what is frozen comes from the host, whole or sharded, beside an optimizer on either side", "[offload]") {
+TEST_CASE("offload: what is frozen comes from the host, whole or sharded, beside an optimizer on either side", "[offload][all]") {
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero3", Sharding::kZero3, 1, 2},
                            Way{"hybrid", Sharding::kZero3, 2, 2}, Way{"tp", Sharding::kZero3, 1, 2, 2},
                            Way{"pp", Sharding::kZero3, 1, 2, 1, 1, true, 2});
@@ -238,7 +238,7 @@ std::pair<int64_t, int64_t> most_kept(const Schedule& list) {
   return {*std::max_element(device.begin(), device.end()), *std::max_element(host.begin(), host.end())};
 }
 
-TEST_CASE("offload: activations wait on the host, on every mesh and with every recomputation", "[offload][nightly]") {
+TEST_CASE("offload: activations wait on the host, on every mesh and with every recomputation", "[offload][nightly][all]") {
   const Way way = GENERATE(from_range(kWays));
   const Recompute recompute = GENERATE(Recompute::kNone, Recompute::kKeepAttention, Recompute::kEveryK, Recompute::kFull);
   static int number = 0;
@@ -267,7 +267,7 @@ TEST_CASE("offload: activations wait on the host, on every mesh and with every r
   }
 }
 
-TEST_CASE("offload: activations of adapters, pairs, packed rows, chunks of logits and experts", "[offload]") {
+TEST_CASE("offload: activations of adapters, pairs, packed rows, chunks of logits and experts", "[offload][all]") {
   const std::string kind =
       GENERATE(as<std::string>(), "adapters", "top layers", "pairs", "reference", "packed", "chunked", "experts", "shared experts");
   const int pp = GENERATE(1, 2);

@@ -131,7 +131,7 @@ TEST_CASE("packing: changing one document changes no bit of what another one giv
   }
 }
 
-TEST_CASE("packing: every mesh trains as one rank does", "[packing][nightly]") {
+TEST_CASE("packing: every mesh trains as one rank does", "[packing][nightly][all]") {
   struct Mesh {
     std::string name;
     Sharding sharding;

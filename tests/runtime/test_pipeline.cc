@@ -76,7 +76,7 @@ TEST_CASE("pipelines in bf16 end within two percent of fp32 on one rank", "[pp]"
   check_bf16_near_fp32(one, o);
 }
 
-TEST_CASE("pipelines together with tensor and context parallelism train as one rank does", "[pp]") {
+TEST_CASE("pipelines together with tensor and context parallelism train as one rank does", "[pp][all]") {
   struct Product {
     int pp, tp, cp, shard;
   };
@@ -93,7 +93,7 @@ TEST_CASE("pipelines together with tensor and context parallelism train as one r
 }
 
 // What tensor parallelism does not split is summed over its ranks part by part of the model.
-TEST_CASE("interleaved stages together with tensor parallelism train as one rank does", "[pp][nightly]") {
+TEST_CASE("interleaved stages together with tensor parallelism train as one rank does", "[pp][nightly][all]") {
   const auto s = GENERATE(StagedStrategy{"ddp pp 2 x 2 chunks", Sharding::kDdp, 1, 1, 2, 2, 4},
                           StagedStrategy{"ddp pp 2 x 2 chunks, one micro-batch", Sharding::kDdp, 1, 1, 2, 2, 1},
                           StagedStrategy{"ddp 2 x pp 2 x 2 chunks", Sharding::kDdp, 2, 1, 2, 2, 2},

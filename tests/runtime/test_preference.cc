@@ -82,7 +82,7 @@ struct PairStrategy {
   CpMethod method = CpMethod::kAllGather;
 };
 
-TEST_CASE("preference pairs: every mesh trains as one rank does", "[preference]") {
+TEST_CASE("preference pairs: every mesh trains as one rank does", "[preference][all]") {
   const auto s =
       GENERATE(PairStrategy{"ddp 2", Sharding::kDdp, 2}, PairStrategy{"zero1 2", Sharding::kZero1, 1, 2},
                PairStrategy{"zero2 2", Sharding::kZero2, 1, 2}, PairStrategy{"zero3 2", Sharding::kZero3, 1, 2},

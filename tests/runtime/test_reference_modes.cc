@@ -107,7 +107,7 @@ PairRun run_pairs(const Plan& plan, int64_t steps) {
   return run;
 }
 
-TEST_CASE("references that run in the step are the cached one, on every mesh", "[reference]") {
+TEST_CASE("references that run in the step are the cached one, on every mesh", "[reference][all]") {
   for (const ModeMesh& m : kMeshes) {
     for (const TunedCase& c : kTuned) {
       if (!runs_on(c, m)) continue;
@@ -128,7 +128,7 @@ TEST_CASE("references that run in the step are the cached one, on every mesh", "
   }
 }
 
-TEST_CASE("a reference in the step trains on every mesh as on one rank", "[reference][nightly]") {
+TEST_CASE("a reference in the step trains on every mesh as on one rank", "[reference][nightly][all]") {
   int number = 0;
   for (const ModeMesh& m : kMeshes) {
     for (const TunedCase& c : kTuned) {

@@ -40,7 +40,7 @@ TEST_CASE("optimizers on streams in any order that events allow train as the CPU
   CHECK(expected.parameters != adamw.parameters);
 }
 
-TEST_CASE("streams in any order that events allow train as the CPU does", "[streams]") {
+TEST_CASE("streams in any order that events allow train as the CPU does", "[streams][all]") {
   struct Case {
     const char* name;
     Sharding sharding;
