@@ -217,7 +217,10 @@ void check_rest(Rules& r) {
   }
   if (s.ep > 1 && (r.g.num_experts == 0 || r.g.num_experts % s.ep != 0)) {
     r.fail(code::kIndivisible, fmt::format("{} experts are not divisible by ep {}", r.g.num_experts, s.ep));
-  } else if (s.ep > 1 && r.dp > 0 && r.dp * s.cp % s.ep != 0) {
+  } else if (s.experts_over_tensor_ranks && s.ep > 1 && r.dp > 0 && r.dp * s.cp * s.tp % s.ep != 0) {
+    r.fail(code::kMeshInvalid,
+           fmt::format("dp {} × cp {} × tp {} = {} is not divisible by ep {}", r.dp, s.cp, s.tp, r.dp * s.cp * s.tp, s.ep));
+  } else if (!s.experts_over_tensor_ranks && s.ep > 1 && r.dp > 0 && r.dp * s.cp % s.ep != 0) {
     r.fail(code::kMeshInvalid, fmt::format("dp {} × cp {} = {} is not divisible by ep {}", r.dp, s.cp, r.dp * s.cp, s.ep));
   }
 }

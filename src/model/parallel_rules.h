@@ -16,6 +16,7 @@ struct ParallelSizes {
   int64_t gpus_per_node = 0;  // 0 = not known
   int64_t dp = 0;             // dp_replicate × dp_shard; 0 = world / (cp × tp × pp)
   int64_t cp = 1, tp = 1, pp = 1, ep = 1;
+  bool experts_over_tensor_ranks = false;  // ep ranks of (dp, cp, tp), each with whole experts; else of (dp, cp)
   bool sequence_parallel = false;
   bool loss_parallel = false;  // loss over vocabulary shards, without gathering logits
   bool vocabulary_padded = false;

@@ -143,6 +143,7 @@ Settings base_for(Settings base, std::string_view path) {
   static const std::map<std::string, Settings, std::less<>> kNeeds = {
       {"checkpoint.failure_hours", {{"checkpoint.save_time", "60s"}}},
       {"hardware.host_memory_bandwidth", {{"parallel.offload.optimizer", "host"}, {"parallel.sharding", "zero3"}}},
+      {"hardware.nvme_bandwidth", {{"parallel.offload.optimizer", "nvme"}, {"parallel.sharding", "zero3"}}},
       {"parallel.offload.pin_memory", {{"parallel.offload.optimizer", "host"}, {"parallel.sharding", "zero3"}}},
       {"parallel.offload.optimizer_ratio", {{"parallel.offload.optimizer", "host"}, {"parallel.sharding", "zero3"}}},
       {"train.init", {{"model", "./weights"}}},

@@ -129,6 +129,7 @@ struct Setup {
   std::string nic_kind;        // infiniband, roce, efa, tcpx, tcpxo, omni_path, ethernet
   int64_t host_memory_bytes = 0;
   double host_memory_bytes_per_s = 0;  // of a node; 0 = not known
+  double nvme_bytes_per_s = 0;         // the same
 
   Framework framework = Framework::kFsdp2;
   Sharding sharding = Sharding::kZero3;

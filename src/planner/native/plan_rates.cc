@@ -70,8 +70,8 @@ HostPlan host_rates(const Gpu& gpu, double host_memory_bytes_per_s, int gpus_per
   return {0, constants.pcie_bytes_per_s, constants.cpu_adam_bytes_per_s / gpus_per_node};
 }
 
-double disk_rate(int ranks_per_node, const Calibration& calibration) {
-  return calibration.at("offload.nvme_bytes_per_s") / ranks_per_node;
+double disk_rate(double nvme_bytes_per_s, int ranks_per_node, const Calibration& calibration) {
+  return (nvme_bytes_per_s > 0 ? nvme_bytes_per_s : calibration.at("offload.nvme_bytes_per_s")) / ranks_per_node;
 }
 
 TimeConstants time_constants(const RatesPlan& rates) {

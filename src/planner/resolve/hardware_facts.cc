@@ -26,7 +26,15 @@ double link_latency_s(const Gpu& gpu) {
 }
 constexpr double kNetworkLatency = 14e-6, kCpuNetworkLatency = 60e-6;
 
-constexpr double kUnknownNicBytesPerS = 25e9 / 8, kUnknownNicEfficiency = 0.5;
+// Of the rate of a node's network, what large collectives reach where no machine's own share is known.
+double network_efficiency(std::string_view kind) { return kind == "ethernet" ? 0.5 : kind == "infiniband" ? 0.85 : 0.75; }
+
+// A node that no machine preset describes: servers with data-centre GPUs have at least one card of 100 Gb/s with RDMA (NVIDIA's
+// certified systems: ConnectX-6 and later), workstations with GeForce cards Ethernet.
+GivenNetwork assumed_network(const Gpu& gpu) {
+  if (gpu.vendor == "cpu") return {1, "ethernet"};
+  return gpu.p2p ? GivenNetwork{100, "roce"} : GivenNetwork{25, "ethernet"};
+}
 
 }  // namespace
 
@@ -53,19 +61,32 @@ HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus
   h.memory_bytes_per_s = gpu.memory_bytes_per_s;
   h.link_bytes_per_s = gpu.link.bytes_per_s * link_efficiency(gpu);
   h.link_latency_s = link_latency_s(gpu);
-  const double nic =
-      machine != nullptr ? machine->nic_bytes_per_s * machine->nic_efficiency : kUnknownNicBytesPerS * kUnknownNicEfficiency;
-  h.network_bytes_per_s = nic / std::max(gpus_per_node, 1);
+  if (machine == nullptr) set_network(h, nullptr, assumed_network(gpu));
   h.network_latency_s = cpu ? kCpuNetworkLatency : kNetworkLatency;
   if (machine != nullptr) {
     h.nic_kind = machine->nic_kind;
     h.nic_bytes_per_s = machine->nic_bytes_per_s;
+    h.network_bytes_per_s = machine->nic_bytes_per_s * machine->nic_efficiency / std::max(gpus_per_node, 1);
   }
   if (machine != nullptr && machine->price_usd_per_hour > 0 && machine->gpus_per_node > 0 && machine->gpu == gpu.name) {
     h.price_usd_per_gpu_hour = machine->price_usd_per_hour / static_cast<double>(machine->gpus_per_node);
     h.price_source = machine->label + ", " + machine->price_date;
   }
   return h;
+}
+
+void set_network(HardwarePlan& h, const Machine* machine, const GivenNetwork& given) {
+  constexpr double kFastestSockets = 100;  // Gb/s
+  const bool has_own = machine != nullptr && machine->nic_efficiency > 0;
+  if (given.gbit_per_s > 0) h.nic_bytes_per_s = given.gbit_per_s * 1e9 / 8;
+  if (!given.kind.empty())
+    h.nic_kind = given.kind;
+  else if (given.gbit_per_s <= kFastestSockets)
+    h.nic_kind = "ethernet";
+  else
+    h.nic_kind = has_own ? machine->nic_kind : "roce";
+  const double efficiency = has_own && h.nic_kind == machine->nic_kind ? machine->nic_efficiency : network_efficiency(h.nic_kind);
+  h.network_bytes_per_s = h.nic_bytes_per_s * efficiency / std::max(h.gpus_per_node, 1);
 }
 
 int64_t communicator_bytes(const Plan& plan) {

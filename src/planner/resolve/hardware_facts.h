@@ -1,14 +1,25 @@
 // A GPU and its machine as the constants a Plan carries: the rates that collectives and GEMMs really reach, and what the driver and
 // the communication library take from memory.
 #pragma once
+#include <string>
+
 #include "model/hardware.h"
 #include "plan/layout.h"
 #include "plan/plan.h"
 
 namespace distsetup {
 
-// machine == nullptr: a node of unknown make, 25 Gb/s Ethernet. nodes is left at 1.
+// machine == nullptr: a node of unknown make, with what is assumed of its network (hardware_facts.cc). nodes is left at 1.
 HardwarePlan make_hardware_plan(const Gpu& gpu, const Machine* machine, int gpus_per_node, Dtype compute, bool deterministic = false);
+
+// What is stated of a node's network, in place of its machine's.
+struct GivenNetwork {
+  double gbit_per_s = 0;  // 0: not stated
+  std::string kind;       // empty: not stated
+};
+// `machine`: what else holds of the network; nullptr: not known. A rate alone is Ethernet through sockets up to 100 Gb/s, and of the
+// machine's kind, or RoCE, above.
+void set_network(HardwarePlan& hardware, const Machine* machine, const GivenNetwork& given);
 
 // GPU memory that communicators take beside the tensors. NCCL: 0.6 GiB for the first, 0.35 GiB for each further one (channel buffers;
 // NCCL's NCCL_BUFFSIZE and channel defaults). 0 on CPU.

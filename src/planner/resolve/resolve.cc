@@ -198,6 +198,7 @@ void take_hardware(Resolving& r) {
   r.problem.gpus_per_node_given = h.gpus_per_node_given;
   r.problem.nodes_given = h.nodes_given;
   r.problem.setup.host_memory_bytes_per_s = h.host_memory_bytes_per_s;
+  r.problem.setup.nvme_bytes_per_s = h.nvme_bytes_per_s;
   r.per_node = r.plan().hardware.gpus_per_node;
   const auto gpu = r.problem.gpus.find(r.plan().hardware.gpu);
   if (r.native() && gpu != r.problem.gpus.end() && r.plan().hardware.accelerator == Accelerator::kCuda)

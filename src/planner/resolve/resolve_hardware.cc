@@ -168,19 +168,23 @@ class HardwareResolver {
     }
     if (const auto memory = spec_.integer("hardware.memory"); memory.has_value()) h.memory_bytes = *memory;
     if (const auto rate = spec_.number("hardware.host_memory_bandwidth"); rate.has_value()) out_.host_memory_bytes_per_s = *rate * 1e9;
+    out_.nvme_bytes_per_s = spec_.number("hardware.nvme_bandwidth").value_or(0) * 1e9;
     take_given(h);
   }
 
-  // Up to 100 Gb/s it is Ethernet with sockets, of which collectives reach half, as in the presets of such machines.
-  void set_network(HardwarePlan& h, double gbit_per_s) const {
-    constexpr double kFastestSockets = 100, kEthernetEfficiency = 0.5, kOtherEfficiency = 0.75;
-    const bool is_ethernet = gbit_per_s <= kFastestSockets || !machine_.has_value() || machine_->nic_efficiency <= 0;
-    const double efficiency = gbit_per_s <= kFastestSockets ? kEthernetEfficiency
-                              : is_ethernet                 ? kOtherEfficiency
-                                                            : machine_->nic_efficiency;
-    if (is_ethernet) h.nic_kind = gbit_per_s <= kFastestSockets ? "ethernet" : "roce";
-    h.nic_bytes_per_s = gbit_per_s * 1e9 / 8;
-    h.network_bytes_per_s = h.nic_bytes_per_s * efficiency / std::max(h.gpus_per_node, 1);
+  // What is assumed of it.
+  void say_network(const HardwarePlan& h) {
+    const bool is_rate_given = spec_.number("hardware.network_bandwidth").has_value();
+    const bool is_kind_given = spec_.text("hardware.network_kind").has_value();
+    const std::string kind = h.nic_kind == "ethernet" ? "Ethernet without RDMA" : h.nic_kind;
+    if (is_rate_given && !is_kind_given) assume(fmt::format("a network of the kind {} (--network-kind states another)", kind));
+    if (is_rate_given || is_machine_named_) return;
+    if (machine_.has_value())
+      assume(fmt::format("network of {:.0f} Gb/s per GPU, as in {} (--network-bandwidth states another)", h.network_bytes_per_s * 8e-9,
+                         machine_->label));
+    else
+      assume(fmt::format("network of {:.0f} Gb/s per node, {} (--network-bandwidth and --network-kind state another)",
+                         h.nic_bytes_per_s * 8e-9, kind));
   }
 
   void say_assumptions(const Gpu& gpu) {
@@ -193,12 +197,7 @@ class HardwareResolver {
                   "leave --machine away for a machine that has them; a machine of your own: --machine FILE"));
     }
     const bool many_nodes = out_.node_counts.size() > 1 || out_.node_counts.front() > 1;
-    if (!is_machine_named_ && many_nodes && !spec_.number("hardware.network_bandwidth").has_value()) {
-      const double gbit_per_s = h.network_bytes_per_s * 8e-9;
-      const std::string rate = machine_.has_value() ? fmt::format("{:.0f} Gb/s per GPU, as in {}", gbit_per_s, machine_->label)
-                                                    : fmt::format("{:.1f} Gb/s per GPU", gbit_per_s);
-      assume(fmt::format("network of {} (--network-bandwidth states another)", rate));
-    }
+    if (many_nodes) say_network(h);
     if (const auto margin = spec_.number("hardware.margin"); margin.value_or(0) > 0)
       assume(fmt::format("{:g} % of each GPU's memory left free", 100 * *margin));
     if (h.accelerator == Accelerator::kCpu && !spec_.find("hardware.memory"))
@@ -223,7 +222,9 @@ class HardwareResolver {
   // What holds whatever the GPU is.
   void take_given(HardwarePlan& h) const {
     if (const auto memory = spec_.integer("hardware.host_memory"); memory.has_value()) h.host_memory_bytes = *memory;
-    if (const auto rate = spec_.number("hardware.network_bandwidth"); rate.has_value()) set_network(h, *rate);
+    const GivenNetwork network = {spec_.number("hardware.network_bandwidth").value_or(0),
+                                  spec_.text("hardware.network_kind").value_or("")};
+    if (network.gbit_per_s > 0 || !network.kind.empty()) set_network(h, machine_.has_value() ? &*machine_ : nullptr, network);
     h.memory_bytes = static_cast<int64_t>(static_cast<double>(h.memory_bytes) * (1 - spec_.number("hardware.margin").value_or(0)));
   }
 

@@ -21,6 +21,7 @@ struct ResolvedHardware {
   std::map<std::string, Gpu> gpus;     // by preset id, of `plan`, `other` and `larger`
   bool gpus_per_node_given = false, nodes_given = false;
   double host_memory_bytes_per_s = 0;  // of a node of `plan`; 0 = not known
+  double nvme_bytes_per_s = 0;         // the same
   std::vector<std::string> assumptions;
   std::string used_texts;  // of the presets and files that were read, for the digest
   Diagnostics diagnostics;

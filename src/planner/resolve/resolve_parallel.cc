@@ -225,6 +225,14 @@ void move_optimizer_too(Resolving& r) {
   r.assume("the optimizer is on the host as well: that is where it leaves the parameters");
 }
 
+// One drive of a desktop reaches a quarter of what is assumed.
+void say_disk(Resolving& r) {
+  const OffloadPlan& o = r.problem.setup.offload;
+  if ((o.optimizer == OffloadPlace::kNvme || o.parameters == OffloadPlace::kNvme) && r.problem.setup.nvme_bytes_per_s == 0)
+    r.assume(
+        fmt::format("{:g} GB/s of NVMe per node (--nvme-bandwidth states another)", 1e-9 * disk_rate(0, 1, embedded_calibration())));
+}
+
 }  // namespace
 
 void resolve_parallel(Resolving& r) {
@@ -262,8 +270,9 @@ void resolve_native_offload(Resolving& r) {
     r.fail(code::kUnsupportedFeature, "parallel.offload.pin_memory", "the bundled trainer pins what it keeps on the host",
            "leave it out, or --trainer deepspeed");
   if (r.plan().offload.optimizer == OffloadPlace::kNvme)
-    r.plan().host.disk_bytes_per_s = disk_rate(r.per_node, embedded_calibration());
+    r.plan().host.disk_bytes_per_s = disk_rate(r.problem.setup.nvme_bytes_per_s, r.per_node, embedded_calibration());
   r.problem.setup.offload = r.plan().offload;
+  say_disk(r);
 }
 
 void resolve_native_loss(Resolving& r) {
@@ -353,6 +362,7 @@ void resolve_offload(Resolving& r) {
   read_pin_memory(r, o);
   move_together(r, o);
   r.problem.setup.offload = o;
+  say_disk(r);
 }
 
 // What the trainer has no form for leaves the search; a pinned value is refused.

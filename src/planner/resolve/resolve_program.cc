@@ -91,6 +91,9 @@ void resolve_storage(Resolving& r) {
   };
   PrecisionPlan& p = r.problem.base.precision;
   stored("precision.reduce", p.reduce, s.reduce_dtype);
+  // Megatron has one buffer for both: of the parameters' type unless it reduces in fp32
+  // (megatron/core/distributed/param_and_grad_buffer).
+  if (s.traits().sums_into_main_gradients && p.reduce == Dtype::kBf16 && compute != Dtype::kF32) s.gradient_dtype = Dtype::kBf16;
   stored("precision.optimizer_state", p.optimizer_state, s.state_dtype);
   if (const auto master = r.spec.text("precision.master"); master == "bf16") {  // nothing in fp32: parameters are their own master
     p.master = Dtype::kBf16;

@@ -139,9 +139,10 @@ class Space {
 
   void experts(Choice c, int dp) {
     // Experts may borrow the context and tensor ranks first, all of them; the trainer's own rules check the shards of each choice.
-    // The bundled trainer's are shared by any ranks in a row, tp fastest.
+    // The bundled trainer's are shared by any ranks in a row, tp fastest, as Megatron's are that keep their matrices whole.
     const int64_t borrowed = traits_.experts_borrow_tensor_ranks ? int64_t{c.cp} * c.tp : 1;
-    const int64_t ranks = int64_t{dp} * c.cp * (borrowed > 1 || is_native(p_.base) ? c.tp : 1);
+    const bool over_tensor_ranks = borrowed > 1 || traits_.expert_tensor_axis || is_native(p_.base);
+    const int64_t ranks = int64_t{dp} * c.cp * (over_tensor_ranks ? c.tp : 1);
     for (const int ep : sizes(ranks, p_.ep, "expert_parallel")) {
       if (ep > 1 && (g_.num_experts == 0 || g_.num_experts % ep != 0 || ep % borrowed != 0)) continue;
       if (ep > 1 && !bundled_shares_experts(c, ep)) continue;
@@ -168,6 +169,7 @@ class Space {
       if (!contains(p_.trainer.shardings, sharding)) continue;
       if (is_native(p_.base) && !may_offload(sharding)) continue;
       if (ranks == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
+      if (ranks == 1 && p_.shardings.size() == 1 && sharding != Sharding::kDdp && takes_free_axis(c)) continue;  // it was asked for
       c.sharding = sharding;
       for (const int shard : shard_sizes(sharding, dp, c)) {
         c.dp_shard = shard, c.dp_replicate = dp / shard;
@@ -184,6 +186,10 @@ class Space {
         }
       }
     }
+  }
+
+  bool takes_free_axis(const Choice& c) const {
+    return (c.tp > 1 && p_.tp == 0) || (c.pp > 1 && p_.pp == 0) || (c.cp > 1 && p_.cp == 0);
   }
 
   // Where nobody asked for a batch, and the accumulation is given, the micro-batch says how many sequences a step has. 0: no fewer.

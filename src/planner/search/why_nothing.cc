@@ -60,10 +60,17 @@ Diagnostics why_nothing(const Problem& p, int nodes) {
     return {error(code::kMeshInvalid, p.parallel_at,
                   fmt::format("{} virtual stages are parts of a pipeline's stage, and pp is 1", p.virtual_stages),
                   "--virtual-stages 1, or --pp 2")};
+  const int64_t layers = p.base.model.num_layers, parts = int64_t{p.pp} * p.virtual_stages;
+  if (!is_native(p.base) && p.virtual_stages > 1 && p.pp > 1 && layers % parts != 0)
+    return {error(code::kIndivisible, p.parallel_at,
+                  fmt::format("{} layers do not divide by pp {} × {} virtual stages = {}", layers, p.pp, p.virtual_stages, parts),
+                  "--virtual-stages 1, or sizes whose product divides the layers")};
   ParallelSizes sizes;
   sizes.world = world;
   sizes.gpus_per_node = p.base.hardware.gpus_per_node;
   sizes.tp = std::max(p.tp, 1), sizes.pp = std::max(p.pp, 1), sizes.cp = std::max(p.cp, 1), sizes.ep = std::max(p.ep, 1);
+  sizes.experts_over_tensor_ranks =
+      is_native(p.base) || p.setup.traits().expert_tensor_axis || p.setup.traits().experts_borrow_tensor_ranks;
   sizes.sequence_length = p.base.train.sequence_length;
   sizes.micro_batch = std::max<int64_t>(p.micro_batch, 1);
   if (!are_free) sizes.global_batch = p.global_batch;  // else there may be fewer data-parallel ranks than it is held against

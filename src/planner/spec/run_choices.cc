@@ -47,6 +47,19 @@ const std::vector<SettingChoice>& attention_kernels() {
   return table;
 }
 
+const std::vector<SettingChoice>& network_kinds() {
+  static const std::vector<SettingChoice> table = {
+      {"infiniband", {"ib"}, "", ""},
+      {"roce", {"rdma", "slingshot"}, "Ethernet with RDMA", ""},
+      {"ethernet", {"tcp", "sockets"}, "Ethernet without RDMA", ""},
+      {"efa", {}, "of AWS", ""},
+      {"tcpx", {}, "of Google's A3 High", ""},
+      {"tcpxo", {"fastrak"}, "of Google's A3 Mega", ""},
+      {"omni_path", {"opa"}, "", ""},
+  };
+  return table;
+}
+
 const std::vector<SettingChoice>& offload_places() {
   static const std::vector<SettingChoice> table = {
       {"none", {"no", "false", "off"}, "on the device", ""},

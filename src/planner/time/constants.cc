@@ -381,7 +381,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.foreach_cost = look.at("optimizer.foreach_cost");
   c.foreach_tensor_s = look.at("optimizer.foreach_tensor_s");
   resolve_host(c, s, look);
-  c.nvme_bytes_per_s = look.at("offload.nvme_bytes_per_s");
+  c.nvme_bytes_per_s = s.nvme_bytes_per_s > 0 ? s.nvme_bytes_per_s : look.at("offload.nvme_bytes_per_s");
   c.dequantise_bytes_per_s = s.gpu.memory_bytes_per_s * look.at("quantised.bandwidth_share");
   return c;
 }

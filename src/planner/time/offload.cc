@@ -20,6 +20,11 @@ double activation_copy_s(const Setup& s, const TimeConstants& c, double tokens, 
 
 // Adam on the host reads and writes master and moments, reads the gradient clipped in place, and makes the 16-bit copy. NVMe: states
 // read and written.
+double parameters_bytes_per_s(const Setup& s, const TimeConstants& c) {
+  const bool from_drives = s.offload.parameters == OffloadPlace::kNvme;
+  return from_drives ? std::min(c.pcie_bytes_per_s, c.nvme_bytes_per_s / s.gpus_per_node) : c.pcie_bytes_per_s;
+}
+
 double host_update_s(const Setup& s, const TimeConstants& c, double moved) {
   const StateBytes bytes = state_bytes(s);
   const double on_node = moved * s.gpus_per_node;

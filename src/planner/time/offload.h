@@ -7,6 +7,8 @@ namespace distsetup {
 
 // One way over the host link: the bytes that a layer saves for backward, of `tokens` tokens of `hidden` values.
 double activation_copy_s(const Setup& s, const TimeConstants& c, double tokens, double hidden);
+// At which a rank's parameters come up from host memory, or from the node's drives.
+double parameters_bytes_per_s(const Setup& s, const TimeConstants& c);
 // The optimizer's step for the `moved` parameters of a rank that are updated on the host: gradients come down, parameters go up.
 double host_update_s(const Setup& s, const TimeConstants& c, double moved);
 // What sums of gradients in host memory add to a step of several micro-batches, where each backward takes `backward_s`.

@@ -253,7 +253,7 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   // Parameters in host memory come up for forward and again for backward, beside the layer before: a rank's shard, or all of them.
   const bool from_host = s_.offload.parameters != OffloadPlace::kNone, whole = traits_.streams_host_parameters;
   const double of_layer = whole ? layer.parameters * (rank_.low ? 1 : 2) : gathered_bytes(layer.parameters) / rank_.shards;
-  const double up = from_host ? of_layer / c_.pcie_bytes_per_s : 0;
+  const double up = from_host ? of_layer / parameters_bytes_per_s(s_, c_) : 0;
   t.offload_exposed_s += micro_batches_ * own * (exposed_copy_s(s_, up, one.forward_s) + exposed_copy_s(s_, up, one.backward_s));
   if (rank_.shards == 1 || !gathers_parameters()) return transfers;
   // Without peer-to-peer transfers a gather goes through host memory over the same link.
