@@ -40,7 +40,7 @@ Setup own_script(const Row& row, Setup s) {
   if (row.text("precision").starts_with("fp32")) s.compute = Dtype::kF32;
   s.software.tf32_products = row.says("precision", "TF32");
   // FSDP(model) without a policy of precision: autocast casts what was gathered.
-  s.software.gathers_as_stored = s.framework == Framework::kFsdp1 && s.autocast;
+  s.software.gathers_as_stored = s.framework == Framework::kFsdp1 && s.autocast && !row.says("notes", "MixedPrecision policy");
   if (row.says("notes", "one unit")) s.software.wrapping = UnitWrapping::kWhole;
   return s;
 }

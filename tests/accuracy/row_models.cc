@@ -88,6 +88,7 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
                                    {"Nemotron4-340B", "nemotron4_340b"},
                                    {"OLMo-2-7B", "olmo2_7b"},
                                    {"OLMo-3-7B", "olmo3_7b"},
+                                   {"OLMo-7B", "olmo_7b"},
                                    {"Phi-3-mini-4k", "phi3_mini"},
                                    {"Phi-4-14B", "phi_4"},
                                    {"PowerLM-3B", "powerlm_3b"},
@@ -117,6 +118,7 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
                                    {"Qwen3-Next-80B-A3B", "qwen3_next_80b_a3b"},
                                    {"Qwen3.5-35B-A3B", "qwen3.5_35b_a3b"},
                                    {"Qwen3.5-4B", "qwen3.5_4b"},
+                                   {"Qwen3.5-9B", "qwen3.5_9b"},
                                    {"Seed-OSS-36B", "seed_oss_36b"},
                                    {"SmolLM-1.7B", "smollm_1.7b"},
                                    {"SmolLM2-1.7B", "smollm_1.7b"},
@@ -216,7 +218,7 @@ Geometry stated_geometry(const Row& row) {
   g.gated_mlp = !row.says("notes", "non-gated") && !row.says("notes", "relu^2") && !row.says("notes", "GELU");
   g.feed_forward = row.integer("ffn", g.gated_mlp ? (8 * g.hidden / 3 + 255) / 256 * 256 : 4 * g.hidden);
   g.vocabulary = row.integer("vocab", 50304);
-  g.tied_embeddings = is_unread_row(row) && (contains(row.text("notes"), " tied embedding") || contains(row.text("model"), "(tied"));
+  g.tied_embeddings = contains(row.text("model"), "(tied") || (is_unread_row(row) && contains(row.text("notes"), " tied embedding"));
   g.name = row.text("model");
   g.source = "sizes of the row";
   return g;

@@ -1,21 +1,40 @@
-// Code bases that no program was written for, as their users would describe them: those of 2026-11-29. What they build on decides
-// which program is the nearest: Transformers' modules, Megatron's layers, or a script that nothing is known of.
+// Code bases that no program was written for, as their users would describe them: those of 2026-11-29 and 30. What they build on
+// decides which program is the nearest: Transformers' modules, Megatron's layers, or a script that nothing is known of.
 #include "row_setup.h"
 
 namespace distsetup::accuracy {
 namespace {
 
 bool on_transformers(const Row& row) {
-  return begins_any(row, {"Soup", "small-ablation", "transformers-benchmarks", "BDML25SP", "H2O LLM Studio", "DeepSeed_Zero", "Mai (",
-                          "DHS-LLM-Workshop", "struct-lm", "sunzeyeah", "OpenRLHF", "OPT-Benchmark", "ColossalAI llama", "s1 (",
-                          "open-r1", "verl SFT", "open-instruct", "Decomposer", "backpropagate"});
+  return begins_any(row, {"Soup",
+                          "small-ablation",
+                          "transformers-benchmarks",
+                          "BDML25SP",
+                          "H2O LLM Studio",
+                          "DeepSeed_Zero",
+                          "Mai (",
+                          "DHS-LLM-Workshop",
+                          "struct-lm",
+                          "sunzeyeah",
+                          "OpenRLHF",
+                          "OPT-Benchmark",
+                          "ColossalAI llama",
+                          "s1 (",
+                          "open-r1",
+                          "verl SFT",
+                          "open-instruct",
+                          "Decomposer",
+                          "backpropagate",
+                          "ds_verify_loss",
+                          "ToolBench"});
 }
 
 bool on_megatron(const Row& row) { return begins_any(row, {"OneFlow-GPT", "GPT-NeoX", "metaseq"}); }
 
 bool own(const Row& row) {
-  return begins_any(row, {"Levanter", "camelid", "TouchNet", "bionemo", "agi-playground", "Multicore", "ezpz", "jzhang38",
-                          "Open-Llama", "Alpa", "flash-attention training"});
+  return begins_any(
+      row, {"Levanter", "camelid", "TouchNet", "bionemo", "agi-playground", "Multicore", "ezpz", "jzhang38", "Open-Llama", "Alpa",
+            "flash-attention training", "FIRE_playground", "SamEngine", "NoCap-Test", "quicktalk", "MaxText", "OLMo ("});
 }
 
 Result<Setup> transformers_setup(const Row& row) {
@@ -69,7 +88,7 @@ Result<Setup> core_setup(const Row& row) {
 
 }  // namespace
 
-bool is_core_row(const Row& row) { return begins_any(row, {"mcore_adapter", "Llama 3's own trainer"}); }
+bool is_core_row(const Row& row) { return begins_any(row, {"mcore_adapter", "Llama 3's own trainer", "ForgeTrain"}); }
 
 bool is_unread_row(const Row& row) { return on_transformers(row) || on_megatron(row) || is_core_row(row) || own(row); }
 
