@@ -1,7 +1,8 @@
 # ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2
 # program per folder of C++ tests, one entry per test case; one entry per golden case; one per document (README.md and docs/*.md); and one
 # per script of tests/{integration,docs,accuracy}. Exit code 77 of a script means "not run", its last line says why.
-# Label all (scripts/test --all): test cases tagged [all], which take long, the longest document, and the scripts named *_all.sh.
+# Label all (scripts/test --all): test cases tagged [all], which take long, the longest document, the scoreboard, and the scripts named
+# *_all.sh.
 # Labels nightly_* (scripts/test --nightly): the same random tests with far more rounds, and the scripts named *_nightly.sh.
 enable_testing()
 
@@ -175,7 +176,7 @@ function(distsetup_script_test suite script)
   set(labels ${suite})
   set(seconds 1200)
   set(environment ${test_environment})
-  if(script MATCHES "_all\\.sh$")  # needs more than the build: scripts/test --all
+  if(script MATCHES "_all\\.sh$|/accuracy/run$")  # needs more than the build, or long: scripts/test --all
     list(APPEND labels all)
   elseif(script MATCHES "_nightly\\.sh$")
     set(labels nightly_${suite})
@@ -216,7 +217,7 @@ foreach(document IN LISTS documents)
   add_test(NAME "docs/${page}" COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/document.py" "${document}")
   set_tests_properties("docs/${page}" PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
   if(page STREQUAL "trainer.md")  # trains most
-    set_tests_properties("docs/${page}" PROPERTIES COST 1000)
+    set_tests_properties("docs/${page}" PROPERTIES COST 1000 LABELS "docs;all")
   endif()
 endforeach()
 
