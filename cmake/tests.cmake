@@ -1,8 +1,8 @@
 # ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2
 # program per folder of C++ tests, one entry per test case; one entry per golden case; one per document (README.md and docs/*.md); and one
 # per script of tests/{integration,docs,accuracy}. Exit code 77 of a script means "not run", its last line says why.
-# Label all (scripts/test --all): test cases tagged [all], which take long, the longest document, the scoreboard, and the scripts named
-# *_all.sh.
+# Label all (scripts/test --all): what takes long (test cases tagged [all], the longest document, the scoreboard, some scripts), and the
+# scripts named *_all.sh.
 # Labels nightly_* (scripts/test --nightly): the same random tests with far more rounds, and the scripts named *_nightly.sh.
 enable_testing()
 
@@ -167,6 +167,8 @@ include(accuracy)
 set(held_to_a_time bench_repeat fuzz fuzz_all launch quickstart_all watchdog)
 # The longest, which begin first, so that none runs alone at the end.
 set(takes_minutes emit_targets_all fuzz_readers_all parity_all slurm_launch_all weights_all)
+# Those that need no more than the build and have neighbours that show the same in less time: for scripts/test --all too.
+set(takes_long faults guard offload trainer_flags tune watchdog)
 # Those that start SLURM, of which a machine has one.
 set(starts_slurm emit_slurm_all launch_scripts_all service_launchers_all slurm_all slurm_launch_all)
 
@@ -176,7 +178,8 @@ function(distsetup_script_test suite script)
   set(labels ${suite})
   set(seconds 1200)
   set(environment ${test_environment})
-  if(script MATCHES "_all\\.sh$|/accuracy/run$")  # needs more than the build, or long: scripts/test --all
+  cmake_path(GET script STEM stem)
+  if(script MATCHES "_all\\.sh$|/accuracy/run$" OR stem IN_LIST takes_long)  # scripts/test --all
     list(APPEND labels all)
   elseif(script MATCHES "_nightly\\.sh$")
     set(labels nightly_${suite})
@@ -184,7 +187,6 @@ function(distsetup_script_test suite script)
     list(APPEND environment ${nightly_environment})
   endif()
   set_tests_properties("${name}" PROPERTIES LABELS "${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
-  cmake_path(GET script STEM stem)
   if(stem IN_LIST held_to_a_time)
     set_tests_properties("${name}" PROPERTIES RUN_SERIAL ON)
   elseif(stem IN_LIST starts_slurm)

@@ -275,7 +275,7 @@ std::set<std::string> fields_written(const TemplateSet& templates, const Artifac
 
 }  // namespace
 
-TEST_CASE("read and emit: what a target writes of a plan reads back as that plan") {
+TEST_CASE("read and emit: what a target writes of a plan reads back as that plan", "[all]") {
   const TemplateSet templates = embedded_templates();
   const std::vector<Written> targets = written_targets(templates);
   CHECK(targets.size() >= 18);
