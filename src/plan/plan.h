@@ -100,6 +100,7 @@ struct StrategyPlan {
   int hpz = 1;                     // ranks that share a second 16-bit copy of the parameters (ZeRO++); 1: there is none
   bool sequence_parallel = false;  // with tp: norms and residuals are split over the sequence
   std::string cp_method = "ring";
+  bool sync_each_batch = false;  // accelerate's: each micro-batch reduces its gradients, not the last of a step alone
   bool operator==(const StrategyPlan&) const = default;
 };
 

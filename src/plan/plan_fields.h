@@ -76,6 +76,7 @@ void visit(V& v, StrategyPlan& s) {
   v("hpz", s.hpz);
   v("sequence_parallel", s.sequence_parallel);
   v("cp_method", s.cp_method);
+  v("sync_each_batch", s.sync_each_batch, false);
 }
 template <class V>
 void visit(V& v, RecomputePlan& r) {

@@ -18,11 +18,12 @@ class BundledSettings {
   std::optional<LostKey> lost(const ReadSetting& setting) const;
 
  private:
-  bool is_native_ = false;      // the bundled trainer runs it
-  bool is_fsdp2_ = true;        // nobody asks for a trainer without torch.compile
-  bool is_ddp_ = true;          // nor for one without Unsloth's layers
-  bool is_other_ = false;       // the user names another trainer than the files, or its code base
-  bool reads_sources_ = false;  // and makes token ids of files that are here
+  bool is_native_ = false;       // the bundled trainer runs it
+  bool is_fsdp2_ = true;         // nobody asks for a trainer without torch.compile
+  bool is_ddp_ = true;           // nor for one without Unsloth's layers
+  bool is_accelerates_ = false;  // accelerate drives it
+  bool is_other_ = false;        // the user names another trainer than the files, or its code base
+  bool reads_sources_ = false;   // and makes token ids of files that are here
 };
 
 }  // namespace distsetup

@@ -146,6 +146,7 @@ struct Setup {
   int64_t sequence_length = 4096;
   int64_t micro_batch = 1;  // sequences per data-parallel rank per forward
   int64_t gradient_accumulation = 1;
+  bool sync_each_batch = false;         // accelerate's: each micro-batch reduces its gradients
   int64_t scheduled_micro_batches = 0;  // in one run of a pipeline's schedule, where a step takes several; 0: all of the step
   SampleLengths sample_lengths;         // replay: reserved bytes depend on the order of lengths
   bool padding_counted = true;          // in tokens per second; else samples alone (torchtune, NeMo Automodel)
@@ -207,7 +208,9 @@ struct Setup {
   bool stays_in_fp32() const { return finetune == Finetune::kQlora && software.unquantised_in_fp32 && !autocast; }
   // torch.compile of a whole script (presets/programs/unknown_compiled.yaml): its head is in the graph, too.
   bool is_one_graph() const { return compiled && program == "unknown_compiled"; }
-  bool accumulates_whole() const { return software.accumulates_whole || (pp > 1 && traits().pipelines_reduce_last); }
+  bool accumulates_whole() const {
+    return (software.accumulates_whole && !sync_each_batch) || (pp > 1 && traits().pipelines_reduce_last);
+  }
   bool stays_gathered() const {  // from one micro-batch to the next
     return !reshard_after_forward && (software.stays_gathered || (pp > 1 && traits().pipelines_reduce_last));
   }

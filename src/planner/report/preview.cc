@@ -165,6 +165,7 @@ class Preview {
     if (plan_.strategy.hpz > 1) how += fmt::format(" · hpZ {}", plan_.strategy.hpz);
     if (!is_native(plan_) && plan_.strategy.trainer != name(plan_.strategy.sharding)) how = plan_.strategy.trainer + ": " + how;
     if (const int n = plan_.strategy.reductions_in_flight; n > 1) how += fmt::format(" · {} reductions in flight", n);
+    if (plan_.strategy.sync_each_batch) how += " · reduced each micro-batch";
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
     if (is_native(plan_) && plan_.strategy.loss_head == kChunkedLoss) recompute += fmt::format(" · loss in {} chunks", kLossChunks);

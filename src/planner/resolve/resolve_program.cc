@@ -57,6 +57,25 @@ void check_listed(Resolving& r, const replay::BlockProgram*& blocks) {
   blocks = other;
 }
 
+// transformers/trainer.py: until 4.45 accumulate() heeds it; 4.46 to 5.1 enter no_sync whatever it says; 5.2 asks it again.
+void read_sync(Resolving& r) {
+  constexpr std::string_view kPath = "parallel.sync_each_batch";
+  Setup& s = r.problem.setup;
+  if (!r.spec.boolean(kPath).value_or(false)) {
+    if (s.software.accumulates_whole) r.assume("with accumulation whole gradients per GPU (no_sync, not sync_each_batch)");
+    return;
+  }
+  if (!r.problem.trainer.has("sync_each_batch"))
+    return r.fail(
+        code::kUnsupportedFeature, kPath,
+        s.traits().python_hooks
+            ? "DeepSpeed's stage says when gradients are reduced: 2 and 3 in each micro-batch, 0 and 1 once a step"
+            : fmt::format("sync_each_batch is a switch of accelerate, and {} does not run under it", r.problem.trainer.label),
+        s.traits().python_hooks ? "leave it out, or --sharding zero2" : "--trainer fsdp1, ddp, or fsdp2 --code-base transformers");
+  s.sync_each_batch = r.plan().strategy.sync_each_batch = true;
+  r.assume("sync_each_batch heeded, as by the Trainer since Transformers 5.2 (4.46 to 5.1 pass it over)");
+}
+
 // A trainer stands for all code bases of its kind until a target names one; other targets are scripts that only use the library.
 bool is_named(const Resolving& r) {
   const std::string target = r.spec.text("launch.target").value_or("");
@@ -186,8 +205,7 @@ void settle_setup(Resolving& r) {
       s.program.starts_with("hf_") && !r.spec.text("trainer.attention").has_value() && !s.model.attention_sinks;
   r.problem.base.assumptions.push_back(
       fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, assumes_kernel ? ", attention sdpa" : ""));
-  if (s.software.accumulates_whole)
-    r.problem.base.assumptions.emplace_back("with accumulation whole gradients per GPU (no_sync, not sync_each_batch)");
+  read_sync(r);
   // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
   if (s.model.scan_channels > 0 && s.program.starts_with("hf_"))
     r.problem.base.assumptions.emplace_back("fused kernels for its recurrent layers installed (flash-linear-attention, mamba-ssm)");

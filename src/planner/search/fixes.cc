@@ -25,6 +25,7 @@ class Fixer {
   std::vector<Fix> run() {
     micro_batch();
     recompute();
+    whole_gradients();
     loss();
     reference();
     sharding();
@@ -92,6 +93,13 @@ class Fixer {
       propose(fmt::format("--recompute {}", name(policy)), *plan);
       return;
     }
+  }
+
+  void whole_gradients() {
+    const bool is_whole = problem_.setup.software.accumulates_whole && !problem_.setup.sync_each_batch;
+    if (!is_whole || !problem_.trainer.has("sync_each_batch") || plan_.gradient_accumulation <= 1) return;
+    const auto plan = attempt([](Problem& p) { p.setup.sync_each_batch = p.base.strategy.sync_each_batch = true; });
+    if (plan.has_value()) propose("--sync-each-batch", *plan);
   }
 
   void loss() {

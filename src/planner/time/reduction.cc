@@ -41,7 +41,8 @@ double unsharded_reduction_s(const LayerModel& rank, double parameters, Windows 
   const double share = parameters > 0 ? std::max(kLeastExposed, in_last_bucket(s, parameters) / parameters) : 1;
   const auto exposed = [share](double reduce, double window) { return std::max(reduce - window, reduce * share); };
   if (s.sharding == Sharding::kDdp) {
-    return exposed(all_reduce_s(fabric, group_span(fabric, rank.shards * s.dp_replicate, s.tp), bytes), windows.backward_s);
+    const double of_ddp = s.sync_each_batch ? static_cast<double>(s.gradient_accumulation) : 1;
+    return of_ddp * exposed(all_reduce_s(fabric, group_span(fabric, rank.shards * s.dp_replicate, s.tp), bytes), windows.backward_s);
   }
   const double times = s.sharding == Sharding::kZero2 ? static_cast<double>(s.gradient_accumulation) : 1;
   const double gather = all_gather_s(fabric, rank.shard_group, parameters * 2);

@@ -15,7 +15,8 @@ struct Windows {
   double backward_s = 0, forward_s = 0;
 };
 
-// Exposed seconds of a step: one reduction a step (ZeRO-2 outside FSDP: one a micro-batch), and the gather of updated parameters.
+// Exposed seconds of a step: one reduction a step (ZeRO-2 outside FSDP, and sync_each_batch: one a micro-batch), and the gather of
+// updated parameters.
 double unsharded_reduction_s(const LayerModel& rank, double parameters, Windows windows);
 
 }  // namespace distsetup

@@ -1,0 +1,1 @@
+NPROC_PER_NODE=8 swift sft --model Qwen/Qwen3-8B --dataset data.jsonl --train_type lora --gradient_accumulation_steps 8 --accelerator_config '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}'
