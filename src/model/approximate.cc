@@ -260,6 +260,11 @@ void read_windows(const ConfigSizes& s, const LayerParts& parts, Geometry& g) {
   if (parts.attention > 0 && g.sliding_window > 0) g.global_layer_every = std::max<int64_t>(1, parts.layers / parts.attention);
   if (g.global_layer_every == 1) g.sliding_window = g.global_layer_every = 0;
   if (parts.scan + parts.linear > 0 && g.sliding_window > 0) g.scan_channels = 2 * g.hidden;
+  // Gated DeltaNet, where it says so.
+  const int64_t heads = s.first({"linear_num_value_heads"}), width = s.first({"linear_value_head_dim"});
+  if (parts.linear == 0 || parts.scan > 0 || g.scan_channels == 0 || heads <= 0 || width <= 0) return;
+  g.delta_heads = heads;
+  g.scan_channels = heads * width;
 }
 
 // Transformers writes the key where it differs from its default, which is true.

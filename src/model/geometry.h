@@ -91,6 +91,7 @@ struct Geometry {
   int64_t q_lora_rank = 0, kv_lora_rank = 0, qk_nope_head_size = 0, qk_rope_head_size = 0, v_head_size = 0;
   int64_t sliding_window = 0;         // keys a query sees, itself included; 0 = none
   int64_t scan_channels = 0;          // of the mixer in layers with a window that is a state-space scan (Mamba-2) or the like
+  int64_t delta_heads = 0;            // of Gated DeltaNet in these layers, scan_channels wide together; 0: they are of another kind
   bool bidirectional = false;         // a position sees those behind it, too (encoders)
   int64_t unrotated_layer_every = 0;  // each n-th layer has no rotary positions (SmolLM3: 4); 0 = none
   int64_t global_layer_every =

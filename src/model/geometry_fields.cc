@@ -85,6 +85,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"unrotated_layer_every", &Geometry::unrotated_layer_every},
     {"sliding_window", &Geometry::sliding_window},
     {"scan_channels", &Geometry::scan_channels},
+    {"delta_heads", &Geometry::delta_heads},
     {"global_layer_every", &Geometry::global_layer_every},
 };
 // clang-format on

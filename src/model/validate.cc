@@ -143,6 +143,9 @@ Diagnostics validate(const Geometry& g, const Location& at) {
   check.at_least_zero("learned_positions", g.learned_positions, 1'000'000'000);
   check.at_least_zero("sliding_window", g.sliding_window, 1'000'000'000'000);
   check.at_least_zero("scan_channels", g.scan_channels, 10'000'000);
+  check.at_least_zero("delta_heads", g.delta_heads, 10'000'000);
+  if (g.delta_heads > 0 && g.scan_channels % g.delta_heads != 0)
+    check.fail(fmt::format("scan_channels {} is not a multiple of delta_heads {}", g.scan_channels, g.delta_heads));
   check.pattern("global_layer_every", g.global_layer_every);
   check.pattern("unrotated_layer_every", g.unrotated_layer_every);
   if (check.diagnostics.empty()) {

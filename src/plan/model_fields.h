@@ -90,6 +90,7 @@ void visit(V& v, Geometry& g) {
   v("v_head_size", g.v_head_size);
   v("sliding_window", g.sliding_window);
   v("scan_channels", g.scan_channels);
+  v("delta_heads", g.delta_heads, int64_t{0});
   v("bidirectional", g.bidirectional, false);
   v("source", g.source);
   v("unlike_family", g.unlike_family, std::string());

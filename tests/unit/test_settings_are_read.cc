@@ -176,6 +176,7 @@ Settings base_for(Settings base, std::string_view path) {
       {"adapter.from", {{"train.finetune", "lora"}}},
       {"data.packing", {{"data.paths", "set"}}},
       {"parallel.cp_method", {{"parallel.cp", "2"}}},
+      {"trainer.linear_attention", {{"model", "qwen3.5_4b"}}},
       {"parallel.sequence_parallel", {{"parallel.tp", "2"}}},
       {"parallel.virtual_stages", {{"parallel.pp", "2"}}},
       {"parallel.hpz", {{"parallel.sharding", "zero3"}}},

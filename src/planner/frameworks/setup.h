@@ -158,6 +158,7 @@ struct Setup {
   int64_t mlp_tile = 0;  // tokens that go through an MLP at once, forward and again in backward (DeepSpeed's TiledMLP); 0: all
   LossHead loss = LossHead::kEager;
   int loss_chunks = 8;
+  bool torch_delta_rule = false;  // Gated DeltaNet by PyTorch's operations, as Transformers has it without flash-linear-attention
   bool flash_attention = true;
   int flash_package = 0;  // 2 to 4: FlashAttention of that generation is installed and asked for; 0: what the stack takes by itself
   ActivationRecompute recompute = ActivationRecompute::kNone;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/frameworks/delta_rule.h"
 #include "planner/frameworks/experts.h"
 
 namespace distsetup::replay {
@@ -157,6 +158,9 @@ void fill_symbols(const Setup& s, int64_t* values) {
     rows_of_chunk *= 2;
   put(Symbol::kLossRows, std::min(rows_of_chunk, tokens));
   put(Symbol::kMlpRows, s.mlp_tile > 0 ? std::min(s.mlp_tile, tokens) : tokens);
+  // Of recomputed layers one is there at a time: one of those. Else the mean of all layers.
+  const double delta_share = s.recompute == ActivationRecompute::kFull ? 1 : delta_layers_share(s);
+  put(Symbol::kDeltaRule, static_cast<int64_t>(delta_rule_work(s).kept_bytes * delta_share));
   put(Symbol::kUlyssesKvHeads, std::max<int64_t>(m.num_kv_heads, std::min<int64_t>(s.cp, m.num_heads)));
   put(Symbol::kAdapterRank, s.lora.rank);
   put(Symbol::kAdapterBytes, s.lora.dtype == Dtype::kF32 ? 4 : 2);

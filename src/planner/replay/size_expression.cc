@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(Symbol::kCount)> kSymbolNames = {
     "T", "S", "h", "a",  "kv", "d", "f", "V", "t",  "s",  "c",  "n",  "rows", "r", "e", "b",
-    "w", "E", "k", "fe", "fs", "l", "y", "R", "rq", "rk", "dn", "dr", "dv",   "m", "ku"};
+    "w", "E", "k", "fe", "fs", "l", "y", "R", "rq", "rk", "dn", "dr", "dv",   "m", "z", "ku"};
 
 // Sums multiply out while they are read.
 struct SumOfProducts {

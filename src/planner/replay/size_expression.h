@@ -41,6 +41,7 @@ enum class Symbol : uint8_t {
   kRopeHeadSize,          // dr: of a head, with position
   kValueHeadSize,         // dv
   kMlpRows,               // m: tokens that go through an MLP at once: T, or those of a tile
+  kDeltaRule,             // z: bytes that a layer keeps whose recurrence runs by PyTorch's operations
   kUlyssesKvHeads,        // ku: kv heads of all ranks between Ulysses' exchanges, where each has one at least
   kCount
 };

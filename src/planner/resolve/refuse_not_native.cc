@@ -41,8 +41,8 @@ Diagnostics refuse_not_native(const Spec& spec) {
       said.push_back(std::move(d));
     }
   }
-  for (const std::string_view path : {"trainer.program", "trainer.compile", "trainer.attention", "parallel.hpz",
-                                      "parallel.sync_each_batch"}) {
+  for (const std::string_view path : {"trainer.program", "trainer.compile", "trainer.attention", "trainer.linear_attention",
+                                      "parallel.hpz", "parallel.sync_each_batch"}) {
     if (const Setting* setting = spec.find(path);
         setting != nullptr && !setting->is_auto() && setting->text != "1" && setting->text != "false")
       said.push_back(error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a choice of other trainers", path),

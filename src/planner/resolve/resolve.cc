@@ -284,6 +284,7 @@ void settle_trainer(Resolving& r) {
   resolve_storage(r);
   resolve_program(r);
   if (!has_error(r.said)) resolve_attention_kernel(r);
+  if (!has_error(r.said)) resolve_linear_attention(r);
   resolve_finetune(r);
   resolve_optimizer(r);
   resolve_offload(r);

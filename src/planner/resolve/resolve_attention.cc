@@ -63,4 +63,26 @@ void resolve_attention_kernel(Resolving& r) {
          fmt::format("FlashAttention {} has no kernels for {}", s.flash_package, gpu->second.label), "--attention sdpa");
 }
 
+void resolve_linear_attention(Resolving& r) {
+  constexpr std::string_view kPath = "trainer.linear_attention";
+  const auto asked = r.spec.text(kPath);
+  if (!asked.has_value()) return;
+  const Geometry& g = r.problem.base.model;
+  Setup& s = r.problem.setup;
+  if (g.delta_heads == 0)
+    return r.fail(
+        code::kConflict, kPath,
+        g.scan_channels > 0
+            ? fmt::format("the recurrent layers of '{}' are not Gated DeltaNet, and are planned with their kernels alone", g.name)
+            : fmt::format("'{}' has no layers of linear attention", g.name),
+        "leave it out");
+  if (*asked == "fla") return;
+  if (!s.program.starts_with("hf_"))
+    return r.fail(code::kUnsupportedFeature, kPath,
+                  fmt::format("program '{}' does not run Transformers' layers, whose loop stands in for the kernels", s.program),
+                  "--linear-attention fla, or --trainer fsdp1, ddp or deepspeed");
+  s.torch_delta_rule = true;
+  r.assume("without flash-linear-attention: the loop of Transformers 4.57 to 5.16, row by row (5.20 solves a chunk at once)");
+}
+
 }  // namespace distsetup

@@ -5,5 +5,6 @@
 namespace distsetup {
 
 void resolve_attention_kernel(Resolving& r);  // after resolve_program
+void resolve_linear_attention(Resolving& r);  // trainer.linear_attention
 
 }  // namespace distsetup

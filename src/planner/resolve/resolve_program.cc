@@ -207,8 +207,10 @@ void settle_setup(Resolving& r) {
       fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, assumes_kernel ? ", attention sdpa" : ""));
   read_sync(r);
   // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
-  if (s.model.scan_channels > 0 && s.program.starts_with("hf_"))
-    r.problem.base.assumptions.emplace_back("fused kernels for its recurrent layers installed (flash-linear-attention, mamba-ssm)");
+  if (s.model.scan_channels > 0 && s.program.starts_with("hf_") && !s.torch_delta_rule)
+    r.assume(s.model.delta_heads > 0
+                 ? "flash-linear-attention installed, for its recurrent layers (--linear-attention torch: it is not)"
+                 : "fused kernels for its recurrent layers installed (mamba-ssm)");
   if (s.model.num_experts > 0 && !r.problem.trainer.defaults.traits().measured_experts)
     r.problem.base.assumptions.push_back(
         "every expert gets as many tokens as the others; no measured run of this trainer with experts");

@@ -138,6 +138,10 @@ std::vector<SpecKey> make_keys() {
                                   "blocks compiled by torch.compile")),
       choice("trainer.attention", {{"attention", ""}, {"attn-implementation", ""}, {"attn-impl", ""}}, attention_kernels(), "sdpa",
              "which kernel computes attention (not the bundled trainer)"),
+      choice("trainer.linear_attention", {{"linear-attention", ""}},
+             {{"fla", {"flash-linear-attention", "flash_linear_attention"}, "the kernels of flash-linear-attention", ""},
+              {"torch", {"loop", "fallback"}, "PyTorch's operations, as Transformers has it without that package", ""}},
+             "fla", "what runs the recurrence of Gated DeltaNet layers (Qwen3-Next, Qwen3.5; Transformers' layers)"),
 
       choice("train.method", {{"method", ""}}, kMethods, "pretrain", "what the training does"),
       choice("train.loss", {{"loss", ""}, {"loss-type", ""}, {"dpo-loss", ""}}, pair_losses(), "sigmoid",

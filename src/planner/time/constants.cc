@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "planner/frameworks/delta_rule.h"
 #include "planner/frameworks/experts.h"
 #include "planner/replay/program_file.h"
 
@@ -20,7 +21,8 @@ constexpr int kTitanPrefersCudnnSince = 202510;  // torchtitan 6a3a9da95: sdpa_k
 constexpr double kKernelsPerLayer = 25;          // two norms, seven products, rotary, attention, residuals, SwiGLU
 constexpr double kModulesPerLayer = 9;           // with parameters: seven products, two norms
 constexpr double kModulesPerExpert = 3;
-constexpr double kUnpackingLaunch_s = 7 * 8 * 10e-6 * 2 / 3.5;  // seven matrices, eight operations of 10 us, in two of 3.5 passes
+constexpr double kOperation_s = 10e-6;                                 // of the host, for one of PyTorch's operations
+constexpr double kUnpackingLaunch_s = 7 * 8 * kOperation_s * 2 / 3.5;  // seven matrices, eight operations, in two of 3.5 passes
 // Operations of a layer that DTensor's dispatcher sends on under tensor parallelism: t, view, mm and view of seven products, two
 // norms. Each takes 90 us of the host (pytorch PR 159699, test_dtensor_dispatch_overhead.py, 2025-08).
 constexpr double kTensorDispatches = 7 * 4 + 2, kTensorDispatch_s = 90e-6;
@@ -374,6 +376,9 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
     c.launch_layer_s += look.at("software.launch_s.zero3") * (1 + modules / kModulesPerLayer);
   }
   if (traits.python_hooks && s.sharding == Sharding::kZero2) c.launch_layer_s += look.at("software.launch_s.zero2");
+  const DeltaRuleWork delta = delta_rule_work(s);
+  c.delta_forward_s = delta_layers_share(s) * delta.forward_kernels * kOperation_s;
+  c.delta_backward_s = delta_layers_share(s) * delta.backward_kernels * kOperation_s;
   c.step_s = look.at("software.step_s");
   if (!traits.python) c.launch_layer_s = c.step_s = 0;
   c.straggler = look.at("straggler.per_doubling");

@@ -13,6 +13,7 @@
 
 #include "model/count.h"
 #include "model/geometry.h"
+#include "planner/frameworks/delta_rule.h"
 #include "planner/frameworks/experts.h"
 
 namespace distsetup {
@@ -175,6 +176,18 @@ void add_expert_traffic(LayerWork& w, const Setup& s, const TimeConstants& c) {
   w.traffic_per_token += 4 * w.rows_per_token * outputs;
 }
 
+void add_scan(LayerWork& w, const Setup& s) {
+  const double by_kernels = kScanBytes * static_cast<double>(s.model.scan_channels) / s.tp, tokens = static_cast<double>(s.tokens());
+  const DeltaRuleWork delta = delta_rule_work(s);
+  if (delta.forward_kernels == 0) {
+    w.traffic_per_token += by_kernels;
+    return;
+  }
+  w.traffic_per_token += delta.forward_bytes / tokens;
+  w.sliced_bytes += delta.backward_bytes - kBackwardTraffic * delta.forward_bytes;
+  w.fp32_flops = delta.flops;
+}
+
 }  // namespace
 
 LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
@@ -196,7 +209,7 @@ LayerWork layer_work(const Setup& s, const TimeConstants& c, int64_t layer) {
   w.traffic_per_token = dense_traffic(w, s, c, activated);
   if (w.experts) add_expert_traffic(w, s, c);
   w.traffic_per_token *= c.value_bytes / 2;
-  if (g.scan_channels > 0 && w.window > 0) w.traffic_per_token += kScanBytes * static_cast<double>(g.scan_channels) / tp;
+  if (g.scan_channels > 0 && w.window > 0) add_scan(w, s);
   return w;
 }
 

@@ -17,6 +17,8 @@ struct LayerGemm {
   double lora_rank = 0;
 };
 
+inline constexpr double kBackwardTraffic = 1.5;  // of the bytes that forward moves
+
 struct LayerWork {
   std::array<LayerGemm, 12> gemms = {};
   int num_gemms = 0;
@@ -29,6 +31,7 @@ struct LayerWork {
   double rows_per_token = 0;           // of experts, on this rank
   double chosen_share = 1;             // of these rows: those of experts that the router chose
   double sliced_bytes = 0;             // backward, whatever the tokens: gradients of slices are summed up in whole stacks
+  double fp32_flops = 0;               // forward, whatever the tokens: products outside tensor cores
   double lora_parameters = 0;
   bool experts = false;
 };

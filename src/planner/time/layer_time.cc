@@ -18,7 +18,6 @@ namespace distsetup {
 namespace {
 
 // Of forward's bytes: a fused norm reads x and dy and writes dx (6 for 4), SwiGLU reads three and writes two (10 for 6).
-constexpr double kBackwardTraffic = 1.5;
 
 // bitsandbytes unpacks in one kernel, in forward and again in backward. GPTQ's integers (auto_gptq's qlinear_cuda, which trains) are
 // unpacked by PyTorch's operations: shifted as int32 (4 bytes written), cast (5), masked (2), zero points subtracted (2), scaled to 16
@@ -229,6 +228,12 @@ void LayerModel::add_expert_parallel(const LayerWork& w, PassTime& p) const {
   if (experts_apart && expert_group.domains() > 1) p.network += seen;
 }
 
+// Of small matrices outside tensor cores, forward.
+double LayerModel::fp32_products_s(const LayerWork& w) const {
+  const double peak = s.gpu.peak_fp32_flops_per_s * s.gpu.gemm_efficiency;
+  return w.fp32_flops > 0 && peak > 0 ? w.fp32_flops / peak : 0;
+}
+
 PassTime LayerModel::forward_pass(const LayerWork& w, bool op_selected_only) const {
   PassTime p;
   for (int i = 0; i < w.num_gemms; ++i) {
@@ -238,6 +243,7 @@ PassTime LayerModel::forward_pass(const LayerWork& w, bool op_selected_only) con
   if (!op_selected_only) {
     p += attention_pass(w, true);
     p += whole_heads_pass(w, true);
+    p.gemm += fp32_products_s(w);
   }
   p.elementwise += w.traffic_per_token * tokens / c.memory_bytes_per_s + sequence_copies_s() * (op_selected_only ? 0.5 : 1);
   p.exposed += op_selected_only ? gathers_again_s() : tensor_parallel_s(true);
@@ -248,6 +254,7 @@ PassTime LayerModel::forward_pass(const LayerWork& w, bool op_selected_only) con
 PassTime LayerModel::backward_pass(const LayerWork& w) const {
   PassTime p = attention_pass(w, false);
   p += whole_heads_pass(w, false);
+  p.gemm += 2 * fp32_products_s(w);
   for (int i = 0; i < w.num_gemms; ++i) p += gemm_pass(w.gemms[static_cast<size_t>(i)], false);
   const double bytes = (kBackwardTraffic * w.traffic_per_token + w.gradient_sums_per_token) * tokens + w.sliced_bytes;
   p.elementwise += bytes / c.memory_bytes_per_s + sequence_copies_s();

@@ -56,6 +56,7 @@ class LayerModel {
  private:
   PassTime gemm_pass(const LayerGemm& m, bool forward) const;
   double experts_s(const LayerGemm& m, double rows, double n, double k, bool forward) const;
+  double fp32_products_s(const LayerWork& work) const;
   PassTime forward_pass(const LayerWork& w, bool op_selected_only) const;
   PassTime backward_pass(const LayerWork& w) const;
   PassTime attention_pass(const LayerWork& w, bool forward) const;

@@ -310,7 +310,8 @@ void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stag
   const double gpu_micro = own * (forwards * one.forward_s + one.backward_s + copies) + loss + transfers.contended_s;
   const double again = s_.recompute == ActivationRecompute::kNone ? 0 : s_.recompute == ActivationRecompute::kFull ? 1 : 0.5;
   const double passes = forwards + 1.5 + again;
-  const double launch = std::max(0.0, own * c_.launch_layer_s * passes - gpu_micro - (transfers.exposed_s - transfers.in_turn_s));
+  const double host_s = own * (c_.launch_layer_s * passes + c_.delta_forward_s * (forwards + again) + c_.delta_backward_s);
+  const double launch = std::max(0.0, host_s - gpu_micro - (transfers.exposed_s - transfers.in_turn_s));
   t.gemm_s = m * own * (forwards * layer.forward.gemm + layer.backward.gemm);
   t.attention_s = m * own * (forwards * layer.forward.attention + layer.backward.attention);
   t.elementwise_s = m * (own * (forwards * layer.forward.elementwise + layer.backward.elementwise + copies) + transfers.contended_s);
