@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 
 #include "base/diagnostic_codes.h"
@@ -121,20 +122,21 @@ void keep_with(Listing& listing, const std::string& word) {
   });
 }
 
-// Columns that hold nothing are left out; the last one is cut where the line ends.
-std::string text_of(const Listing& listing, int width) {
+// Columns that hold nothing are left out; lines are cut where a terminal's, or COLUMNS', end.
+std::string text_of(const Listing& listing, const TextStream& out) {
   std::vector<int> widths;
   for (size_t i = 0; i < listing.headings.size(); ++i) {
     int most = 0;
     for (const auto& row : listing.rows) most = std::max(most, display_width(row[i]));
     widths.push_back(most == 0 ? 0 : std::max(most, display_width(listing.headings[i])));
   }
+  const bool is_cut = out.is_terminal || std::getenv("COLUMNS") != nullptr;
   const auto line_of = [&](const std::vector<std::string>& cells) {
     std::string line;
     for (size_t i = 0; i < cells.size(); ++i)
       if (widths[i] > 0) line += (line.empty() ? "" : "  ") + pad_right(cells[i], widths[i]);
     while (!line.empty() && line.back() == ' ') line.pop_back();
-    return cut(line, width) + "\n";
+    return (is_cut ? cut(line, out.width_columns) : line) + "\n";
   };
   std::string text = line_of(listing.headings);
   for (const auto& row : listing.rows) text += line_of(row);
@@ -171,7 +173,7 @@ int run_list(const Arguments& arguments, const Terminal& terminal) {
     return fail(arguments, terminal,
                 {error(code::kUnknownValue, command_line(), fmt::format("none of the {} has '{}' in its line", kind->name, word),
                        fmt::format("distsetup list {}", kind->name))});
-  return print_result(terminal, text_of(listing, terminal.out.width_columns));
+  return print_result(terminal, text_of(listing, terminal.out));
 }
 
 }  // namespace

@@ -114,6 +114,35 @@ bool has_arguments_of_trainers(const Reading& reading) {
          reading.table == "openrlhf-flags/keys.yaml";
 }
 
+// A script that is called after adapters, or has arguments of theirs, and says nowhere that it trains them: its own defaults decide.
+Diagnostics say_unread_adapters(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
+                                const Reading& reading) {
+  const bool is_known = reading.table == "ms-swift/keys.yaml" || reading.table.starts_with("openrlhf");  // they say it by an argument
+  if (!has_arguments_of_trainers(reading) || is_known) return {};
+  const auto is_read = [&reading](const char* field) {
+    const auto found = reading.fields.find(field);
+    return found != reading.fields.end() && !(found->second.is_assumed && field_text(found->second.value) == "full");
+  };
+  if (is_read("train.finetune") || is_read("train.lora_rank")) return {};
+  if (std::any_of(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) { return one.is_file && one.key != "deepspeed"; }))
+    return {};
+  const auto names_adapters = [](const std::string& word) { return word == "lora" || word == "qlora" || word == "peft"; };
+  const std::vector<std::string> words = words_of(stage);
+  const bool is_named = std::any_of(words.begin(), words.end(), names_adapters);
+  const auto is_of_adapters = [](const FoundKey& one) {
+    return one.key.starts_with("lora_") && !one.text.empty() && one.text != "0" && one.text != "none" && lower(one.text) != "false";
+  };
+  const auto key = std::find_if(keys.begin(), keys.end(), is_of_adapters);
+  if (!is_named && key == keys.end()) return {};
+  const std::string what = is_named ? fmt::format("'{}' is named after adapters", name_of(stage))
+                                    : fmt::format("'{}' is an argument of adapters", key->key);
+  Diagnostic said = note(code::kConflict, is_named ? at : key->at,
+                         what + ", and no argument says that they are trained: all parameters are, as it is read here",
+                         "if it trains adapters: --finetune lora of plan and emit");
+  said.length = static_cast<int>(is_named ? stage.name.size() : key->key.size());
+  return {said};
+}
+
 }  // namespace
 
 Diagnostics apply_keys_of_rollouts(Reading& reading) {
@@ -141,7 +170,7 @@ Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vec
     const bool is_open = given == reading.fields.end() || given->second.is_assumed;
     if (named != nullptr && is_open && stage.value("rlhf_type").empty())
       reading.fields["train.method"] = {Json(named->plan), stage.name, at, true};
-    return {};
+    return say_unread_adapters(stage, keys, at, reading);
   }
   const bool is_drawn = does == kRollouts;
   // ms-swift: RLHFArguments are its SftArguments, defaults and all, whatever rlhf_type is.

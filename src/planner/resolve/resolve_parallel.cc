@@ -370,16 +370,24 @@ void narrow_to_trainer(Resolving& r) {
   const TrainerFacts& facts = r.problem.trainer;
   if (r.problem.hybrid && !r.require("hybrid", "parallel.sharding", "copies of a shard group (hybrid sharding)")) return;
   const bool pinned = r.problem.shardings.size() == 1;
+  const Sharding asked = r.problem.shardings.front();
   std::erase_if(r.problem.shardings,
                 [&](Sharding s) { return std::find(facts.shardings.begin(), facts.shardings.end(), s) == facts.shardings.end(); });
   if (r.problem.shardings.empty()) {
     std::vector<std::string_view> known;
     for (const Sharding s : facts.shardings) known.push_back(name(s));
+    // Of those that split less the one that splits most, of others the one that splits least.
+    const auto distance = [asked](Sharding s) {
+      const int steps = static_cast<int>(s) - static_cast<int>(asked);
+      return steps < 0 ? -steps : 10 * steps;
+    };
+    const Sharding near = *std::min_element(facts.shardings.begin(), facts.shardings.end(),
+                                            [&](Sharding a, Sharding b) { return distance(a) < distance(b); });
     const std::string given = pinned && r.spec.find("parallel.sharding") ? r.spec.find("parallel.sharding")->text : "";
     r.fail(code::kUnsupportedFeature, "parallel.sharding",
            fmt::format("{} has no '{}', expected one of: {}", facts.label, given, fmt::join(known, ", ")),
            facts.name == "unknown" && given == "ddp" ? "--trainer ddp --program unknown: the same script under DDP"
-                                                     : fmt::format("--sharding {}", known.front()));
+                                                     : fmt::format("--sharding {}", name(near)));
   }
   const std::vector<Recompute> wanted = r.problem.recomputes;
   std::erase_if(r.problem.recomputes, [&](Recompute policy) { return !facts.recomputes.contains(policy); });

@@ -35,6 +35,14 @@ std::string default_loss_head(Resolving& r) {
   return head == LossHead::kEager ? facts.default_loss_head : head == LossHead::kCompiled ? "compiled" : "chunked";
 }
 
+// Whoever asks for a loss that is not there, and not for the plain one, wants fewer logits in memory.
+std::string nearest_loss_head(const TrainerFacts& facts, std::string_view asked) {
+  if (asked != "eager")
+    for (const char* lean : {"cut", "liger", "chunked", "fused", "compiled"})
+      if (facts.loss_heads.contains(lean)) return lean;
+  return facts.default_loss_head;
+}
+
 // torchtitan has gated layers with grouped attention alone: other models run under FSDP2 as Transformers writes them.
 void check_listed(Resolving& r, const replay::BlockProgram*& blocks) {
   Setup& s = r.problem.setup;
@@ -172,7 +180,7 @@ void resolve_program(Resolving& r) {
     for (const auto& [name, unused] : facts.loss_heads) known += (known.empty() ? "" : ", ") + name;
     r.fail(code::kUnsupportedFeature, "trainer.loss_head",
            fmt::format("{} has no '{}' loss, expected one of: {}", facts.label, head, known),
-           fmt::format("--loss-head {}", facts.default_loss_head));
+           fmt::format("--loss-head {}", nearest_loss_head(facts, head)));
     return;
   }
   // Chunks of the logits became chunks of head and loss.

@@ -126,7 +126,7 @@ std::vector<SpecKey> make_keys() {
              "price of one GPU for one hour"),
       choice("trainer.name", {{"trainer", ""}}, trainers(), kNative, "who runs the plan: its memory and time are planned", tools()),
       text_key("trainer.program", {{"program", ""}}, "the trainer's",
-               "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, te)"),
+               "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, megatron_te)"),
       choice("trainer.code_base", {{"code-base", ""}},
              {{"torchtitan", {}, "its own layers and loss", ""},
               {"transformers", {"huggingface", "hf"}, "Transformers' layers and loss", ""},

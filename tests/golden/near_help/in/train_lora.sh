@@ -1,0 +1,1 @@
+deepspeed --num_gpus 4 toolbench/train/train_lora.py --model_name_or_path huggyllama/llama-7b --bf16 True --output_dir out --per_device_train_batch_size 2 --gradient_accumulation_steps 2 --model_max_length 8192 --deepspeed ds.json
