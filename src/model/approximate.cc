@@ -82,6 +82,7 @@ void read_experts(const ConfigSizes& s, Geometry& g) {
                                           : plain_is_experts              ? s.first({"intermediate_size"}, g.feed_forward)
                                                                           : g.feed_forward);
   g.expert_hidden = s.first({"moe_latent_size"});
+  g.experts_joined = s.text({"model_type"}) == "dbrx";  // modeling_dbrx.py, DbrxExpertGLU
   g.num_shared_experts = s.first({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"});
   const int64_t one = s.first({"moe_shared_expert_intermediate_size"}, g.expert_feed_forward);
   g.shared_feed_forward =

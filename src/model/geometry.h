@@ -69,6 +69,7 @@ struct Geometry {
   // Experts (E = 0: dense)
   int64_t num_experts = 0, experts_per_token = 0, expert_feed_forward = 0, num_shared_experts = 0;
   int64_t shared_feed_forward = 0;  // f_s in total
+  bool experts_joined = false;      // a stack's rows are those of all experts (DBRX), so that ranks of any number share it
   int64_t expert_hidden = 0;        // routed experts read and write a projection of this width (LatentMoE); 0 = hidden
   double swiglu_limit = 0;  // of experts: gates and ups are clipped to it, and the gate is gate · sigmoid(swiglu_alpha · gate) times
   double swiglu_alpha = 0;  // up + 1 (GPT-OSS); 0: they are not

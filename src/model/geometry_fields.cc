@@ -86,6 +86,7 @@ constexpr GeometryField kGeometryFields[] = {
     {"sliding_window", &Geometry::sliding_window},
     {"scan_channels", &Geometry::scan_channels},
     {"delta_heads", &Geometry::delta_heads},
+    {"experts_joined", &Geometry::experts_joined},
     {"global_layer_every", &Geometry::global_layer_every},
 };
 // clang-format on

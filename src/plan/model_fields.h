@@ -91,6 +91,7 @@ void visit(V& v, Geometry& g) {
   v("sliding_window", g.sliding_window);
   v("scan_channels", g.scan_channels);
   v("delta_heads", g.delta_heads, int64_t{0});
+  v("experts_joined", g.experts_joined, false);
   v("bidirectional", g.bidirectional, false);
   v("source", g.source);
   v("unlike_family", g.unlike_family, std::string());

@@ -198,3 +198,31 @@ TEST_CASE("approximate: the plan is another trainer's, with wider intervals") {
   CHECK(std::count_if(plan->reasons.begin(), plan->reasons.end(), said) == 1);
   CHECK(static_cast<double>(plan->memory.device_high_bytes) > 1.1 * static_cast<double>(plan->memory.device_bytes));
 }
+
+// modeling_dbrx.py keeps a layer's experts as rows of one matrix, which FSDP2 splits over any number of ranks.
+TEST_CASE("approximate: DBRX's experts are split over more ranks than there are experts") {
+  const Result<Geometry> dbrx = read(
+      R"({"model_type": "dbrx", "d_model": 6144, "n_layers": 40, "n_heads": 48, "max_seq_len": 32768, "vocab_size": 100352,
+          "tie_word_embeddings": false, "attn_config": {"kv_n_heads": 8, "clip_qkv": 8},
+          "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}})");
+  REQUIRE(dbrx.ok());
+  CHECK(share(*dbrx, 131'596'523'520) == Approx(1).margin(0.001));
+  const auto sharded = [&](bool are_joined) {
+    const Result<Problem> like = resolved({{"model", "mixtral_8x7b"},
+                                           {"nodes", "8"},
+                                           {"trainer", "fsdp2"},
+                                           {"code-base", "transformers"},
+                                           {"dp-shard", "64"},
+                                           {"micro-batch", "1"},
+                                           {"recompute", "full"}});
+    REQUIRE(like.ok());
+    Problem problem = *like;
+    problem.base.model = problem.setup.model = *dbrx;
+    problem.base.model.experts_joined = problem.setup.model.experts_joined = are_joined;
+    const Result<Plan> plan = make_plan(problem);
+    REQUIRE(plan.ok());
+    return static_cast<double>(plan->memory.peak_allocated_bytes);
+  };
+  CHECK(dbrx->experts_joined);
+  CHECK(sharded(false) - sharded(true) > 60e9);  // three quarters of the ranks have none of 16 stacks, the others four times as much
+}

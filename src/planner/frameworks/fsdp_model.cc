@@ -80,7 +80,7 @@ void FsdpModel::make_kind(const ProgramSection& section, uint64_t facts, UnitWei
     if (!weight.when.holds(facts)) continue;
     const bool apart = experts != nullptr && weight.expert;
     UnitWeights& to = apart ? *experts : kind;
-    const bool any_dimension = apart && int64_t{to.shards} * s.ep > s.model.num_experts;
+    const bool any_dimension = (apart && int64_t{to.shards} * s.ep > s.model.num_experts) || (weight.expert && s.model.experts_joined);
     UnitWeight made = make_weight(weight, is_trained[i], to.shards, any_dimension);
     made.in_block_matrix = weight.matrix && &section == &program->block;
     made.in_head_matrix = weight.matrix && &section != &program->block && &section != &program->embedding;
