@@ -19,6 +19,7 @@
 #include "model/config_sizes.h"
 #include "model/count.h"
 #include "model/encoder_parts.h"
+#include "model/mixer_parameters.h"
 #include "model/validate.h"
 
 namespace distsetup {
@@ -107,7 +108,7 @@ bool is_gated(const ConfigSizes& s, const Geometry& g) {
 // is stated.
 // Encoders, and pairs of encoder and decoder: a decoder sees half of its own positions and all of the encoder's.
 bool sees_all_positions(const ConfigSizes& s, const LayerParts& parts) {
-  if (s.is_true({"is_decoder"})) return false;
+  if (s.is_true({"is_decoder"}) || parts.is_lone_decoder) return false;
   const std::string type = s.text({"model_type"});
   return encoder_kind(s) != nullptr || parts.decoders > 0 || type.find("bert") != std::string::npos ||
          model_class(s).ends_with("ForMaskedLM");
@@ -145,45 +146,6 @@ double attention_parameters(const ConfigSizes& s, const Geometry& g) {
   return total;
 }
 
-// Mamba (arXiv 2312.00752, section 3.4) and Mamba-2 (2405.21060, section 7): projections of h to the inner width and back, the states
-// of each group, a short convolution. Their gates and norms are left out.
-double scan_parameters(const ConfigSizes& s, const Geometry& g, bool alone) {
-  const int64_t heads = s.first({"mamba_num_heads", "mamba_n_heads"}),
-                head = s.first({"mamba_head_dim", "mamba_d_head", "mamba_headdim"});
-  const int64_t stated = alone ? s.first({"d_inner", "intermediate_size"}) : 0;
-  const int64_t expand = s.first({"mamba_expand", "expand"}, 2);
-  const double h = d(g.hidden), inner = d(s.first({"mamba_d_ssm"}, heads * head > 0 ? heads * head
-                                                                   : stated > 0     ? stated
-                                                                                    : expand * g.hidden));
-  const double states = d(s.first({"ssm_state_size", "mamba_d_state", "state_size", "d_state"}, 16));
-  const double kernel = d(s.first({"mamba_d_conv", "conv_kernel", "d_conv"}, 4));
-  const int64_t groups = s.first({"mamba_n_groups", "n_groups", "mamba_ngroups"}, heads > 0 ? 1 : 0);
-  if (groups > 0) {
-    const double per_group = 2 * d(groups) * states, num_heads = heads > 0 ? d(heads) : inner / 64;
-    return h * (2 * inner + per_group + num_heads) + kernel * (inner + per_group) + inner * h;
-  }
-  const double rank = d(s.first({"time_step_rank", "mamba_dt_rank", "dt_rank"}, (g.hidden + 15) / 16));
-  return 3 * h * inner + inner * (kernel + 2 * rank + 3 * states);
-}
-
-// Gated DeltaNet (arXiv 2412.06464) where its heads are stated; Kimi's KDA (2510.26692) where a map of its own states them, with gates
-// of low rank; else q, k, v, an output and its gate of attention's width.
-double linear_parameters(const ConfigSizes& s, const Geometry& g) {
-  const double h = d(g.hidden);
-  const double values = d(s.first({"linear_num_value_heads"}) * s.first({"linear_value_head_dim"}));
-  const double keys = d(s.first({"linear_num_key_heads"}) * s.first({"linear_key_head_dim"}));
-  if (values > 0 && keys > 0)
-    return h * (2 * keys + 3 * values + 2 * d(s.first({"linear_num_value_heads"}))) +
-           d(s.first({"linear_conv_kernel_dim"}, 4)) * (2 * keys + values);
-  const Value* own = s.find({"linear_attn_config"});
-  const auto size = [&](const char* key) {
-    return own == nullptr || own->find(key) == nullptr ? 0.0 : d(as_int(*own->find(key)).value.value_or(0));
-  };
-  const double head = size("head_dim"), width = size("num_heads") * head;
-  if (width > 0) return 4 * h * width + 2 * head * (h + width);
-  return 5 * h * d(g.num_heads * g.head_size);
-}
-
 // Gemma 4 (its class in Transformers 5.23): layers that see all tokens have heads of another size, and may take their keys for values;
 // the last layers read keys and values of earlier ones, and may have MLPs of twice the width.
 double global_heads(const ConfigSizes& s, const Geometry& g, const LayerParts& parts) {
@@ -217,6 +179,9 @@ double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerPart
   double total = attends * attention - own;
   if (parts.scan > 0) total += d(parts.scan) * scan_parameters(s, g, parts.attention == 0);
   if (parts.linear > 0) total += d(parts.linear) * linear_parameters(s, g);
+  // Zamba: its shared blocks see the embeddings beside the stream, and a matrix leads each use of them back.
+  if (const double input = d(s.first({"attention_hidden_size"})); parts.shared_blocks > 0 && input > h)
+    total += attends * (input - h) * d((g.num_heads + 2 * g.num_kv_heads) * g.head_size) + d(parts.attention) * h * h;
   total += d(parts.convolution) * 4 * h * h;
   total += d(parts.recurrence) * (3 * h * recurrent + 2 * recurrent * recurrent / d(g.num_heads));
   total += d(parts.decoders) * attention;
@@ -239,7 +204,17 @@ void match_parameters(Geometry& g, double parameters) {
   const auto widen = [&](int64_t& width, double layers, int64_t least) {
     width = std::max<int64_t>(least, width + std::llround(more() / (layers * per_width)));
   };
-  if (g.num_experts == 0) return widen(g.feed_forward, d(g.num_layers), 1);
+  if (g.num_experts == 0) {
+    widen(g.feed_forward, d(g.num_layers), 1);
+    // Attention of a block that many layers share, in every layer of ours, may be more than all there is.
+    while (g.feed_forward == 1 && more() < 0 && g.attention == Attention::kGrouped && g.num_heads % 2 == 0 &&
+           g.num_kv_heads % 2 == 0) {
+      g.num_heads /= 2;
+      g.num_kv_heads /= 2;
+      widen(g.feed_forward, d(g.num_layers), 1);
+    }
+    return;
+  }
   const double with_experts =
       g.expert_layer.empty() ? d(g.num_layers) : d(std::count(g.expert_layer.begin(), g.expert_layer.end(), true));
   const double dense = d(g.num_layers) - with_experts;
@@ -307,7 +282,8 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   g.vocabulary = s.first({"vocab_size", "padded_vocab_size", "n_vocab"});
   g.feed_forward = s.first(kMlpKeys, 4 * g.hidden);
   if (s.is_true({"block_auto_adjust_ff_dim"}))
-    g.feed_forward = 2 * g.feed_forward / 3;  // LLaMA's rule: as many parameters as two matrices
+    g.feed_forward = 2 * g.feed_forward / 3;      // LLaMA's rule: as many parameters as two matrices
+  if (s.has({"lru_width"})) g.feed_forward /= 2;  // Griffin states both halves of a gated MLP (modeling_recurrent_gemma.py)
   read_experts(s, g);
   LayerParts parts = layer_parts(s, g.num_experts);
   g.num_layers = parts.layers;

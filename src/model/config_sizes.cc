@@ -117,6 +117,10 @@ void read_mixers(const ConfigSizes& s, LayerParts& parts) {
   if (std::any_of(words.begin(), words.end(), [](const std::string& word) { return is_mlp_alone(word); }))
     return read_single_parts(words, parts);
   for (const std::string& word : words) add(parts, mixer_of(word), 1);
+  if (has_scan(s) && !has_linear(s)) {  // newer files of Zamba call its scans so
+    parts.scan += parts.linear;
+    parts.linear = 0;
+  }
   if (const auto shared = std::count_if(words.begin(), words.end(), [](const std::string& w) { return contains(w, "hybrid"); });
       shared > 0) {
     parts.shared_blocks = s.first({"num_mem_blocks"}, 1);
@@ -230,7 +234,11 @@ LayerParts layer_parts(const ConfigSizes& s, int64_t num_experts) {
                 decoders = s.first({"decoder_layers", "num_decoder_layers", "decoder_num_hidden_layers"});
   parts.layers = s.first({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, encoders + decoders);
   if (parts.layers == 0) parts.layers = static_cast<int64_t>(layer_words(s, 0).size());
-  if (encoders > 0 && decoders > 0) {
+  // A decoder alone, which keeps its attention to an encoder (BartForCausalLM).
+  parts.is_lone_decoder = encoders > 0 && decoders > 0 && model_class(s).ends_with("ForCausalLM");
+  if (parts.is_lone_decoder) {
+    parts.layers = parts.decoders = decoders;
+  } else if (encoders > 0 && decoders > 0) {
     parts.layers = encoders + decoders;
     parts.decoders = decoders;
   } else if (s.is_true({"is_encoder_decoder"})) {  // T5 names its encoder's layers alone, or both numbers

@@ -43,6 +43,7 @@ struct LayerParts {
   int64_t mlps = 0;                // dense or of experts
   int64_t shared_blocks = 0;       // > 0: all of `attention` and `mlps` are these few, used again and again (Zamba)
   int64_t decoders = 0;            // of `layers`, those that also attend to an encoder
+  bool is_lone_decoder = false;    // of a pair of encoder and decoder, whose file has both
   std::vector<bool> expert_layer;  // as Geometry's
   // Where each layer has sizes of its own (block_configs of NVIDIA's pruned models).
   double mlp_multiple = 0;      // mean width of an MLP, of 2/3 hidden; 0: not so

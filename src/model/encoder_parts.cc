@@ -55,7 +55,9 @@ double distance_parameters(const ConfigSizes& s, const Geometry& g) {
 double decoder_parameters(const ConfigSizes& s, const Geometry& g, const LayerParts& parts) {
   if (parts.decoders == 0 || g.norm != Norm::kLayer) return 0;
   const double h = real(g.hidden), mel = real(s.first({"num_mel_bins"}));
-  double total = real(parts.decoders) * (2 * h + 4 * h) + 2 * h + h * real(s.first({"max_source_positions"}, g.learned_positions));
+  double total = real(parts.decoders) * (2 * h + 4 * h);
+  if (parts.is_lone_decoder) return total;
+  total += 2 * h + h * real(s.first({"max_source_positions"}, g.learned_positions));
   if (mel > 0) total += 3 * h * (mel + h) + 2 * h;  // two convolutions over time
   return total;
 }

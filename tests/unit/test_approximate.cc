@@ -199,6 +199,48 @@ TEST_CASE("approximate: the plan is another trainer's, with wider intervals") {
   CHECK(static_cast<double>(plan->memory.device_high_bytes) > 1.1 * static_cast<double>(plan->memory.device_bytes));
 }
 
+// Counts of Transformers 5.24's classes on the meta device, with their own defaults.
+TEST_CASE("approximate: blocks that layers share, scans under another name, both halves of an MLP in one number") {
+  std::string kinds;
+  for (int i = 0; i < 76; ++i)
+    kinds += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", i % 6 == 2 && i > 2 ? "hybrid" : "linear_attention");
+  const Result<Geometry> zamba = read(fmt::format(
+      R"({{"model_type": "zamba", "hidden_size": 3712, "num_hidden_layers": 76, "num_attention_heads": 16, "num_key_value_heads": 16,
+           "attention_head_dim": 464, "attention_hidden_size": 7424, "intermediate_size": 14848, "hidden_act": "gelu", "mamba_d_state": 16,
+           "mamba_d_conv": 4, "mamba_dt_rank": 232, "mamba_expand": 2, "n_mamba_heads": 2, "rms_norm_eps": 1e-5, "vocab_size": 32000,
+           "tie_word_embeddings": true, "layers_block_type": [{}]}})",
+      kinds));
+  REQUIRE(zamba.ok());
+  CHECK(share(*zamba, 7'232'490'496) == Approx(1).margin(0.02));
+  CHECK(zamba->num_heads % zamba->num_kv_heads == 0);
+  const Result<Geometry> griffin = read(
+      R"({"model_type": "recurrent_gemma", "hidden_size": 2560, "num_hidden_layers": 26, "num_attention_heads": 10,
+          "num_key_value_heads": 10, "head_dim": 256, "intermediate_size": 7680, "lru_width": 2560, "attention_window_size": 2048,
+          "block_types": ["recurrent", "recurrent", "attention"], "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6,
+          "vocab_size": 256000, "tie_word_embeddings": true})");
+  REQUIRE(griffin.ok());
+  CHECK(share(*griffin, 2'010'263'040) == Approx(1).margin(0.01));
+}
+
+TEST_CASE("approximate: the decoder alone of a pair, which keeps its attention to an encoder") {
+  const auto bart = [](const char* named) {
+    const Result<Geometry> g = read(fmt::format(
+        R"({{"model_type": "bart", "architectures": ["{}"], "d_model": 1024, "decoder_layers": 12, "encoder_layers": 12,
+             "decoder_attention_heads": 16, "encoder_attention_heads": 16, "decoder_ffn_dim": 4096, "encoder_ffn_dim": 4096,
+             "activation_function": "gelu", "max_position_embeddings": 1024, "is_encoder_decoder": true, "vocab_size": 50265,
+             "tie_word_embeddings": true}})",
+        named));
+    REQUIRE(g.ok());
+    return *g;
+  };
+  const Geometry alone = bart("BartForCausalLM"), both = bart("BartForConditionalGeneration");
+  CHECK(share(alone, 254'084'096) == Approx(1).margin(0.001));
+  CHECK(alone.num_layers == 12);
+  CHECK_FALSE(alone.bidirectional);
+  CHECK(both.num_layers == 24);
+  CHECK(both.bidirectional);
+}
+
 // modeling_dbrx.py keeps a layer's experts as rows of one matrix, which FSDP2 splits over any number of ranks.
 TEST_CASE("approximate: DBRX's experts are split over more ranks than there are experts") {
   const Result<Geometry> dbrx = read(
