@@ -308,13 +308,16 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   out.reduces_at_once = s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3;
   // A step with gradients of zero makes the moments before training begins (initialize_optimizer_states).
   for (int moment = 0; moment < 2; ++moment) out.from_start.push_back(rounded((b.optimizer - master) / 2));
-  out.at_start = {rounded(b.step_fp32), rounded(b.step_update)};
+  const bool copies_each = s.sharding == Sharding::kDdp && b.step_fp32 > 0;  // in steps, then flat (runtime/fp16/fused_optimizer.py)
+  out.at_start = {rounded(copies_each ? b.step_fp32 / 2 : b.step_fp32), rounded(b.step_update)};
   // A pipeline reduces at the end of the step, others bucket by bucket in backward.
   (s.pp > 1 ? out.in_optimizer : out.in_backward) = {rounded(b.bucket / 2), rounded(b.bucket / 2)};
   out.in_backward.push_back(rounded(std::max(b.live_layer, b.live_loss)));
   out.norm = rounded(b.step_norm);
   out.flat_gradient = rounded(b.step_flat);
-  out.in_optimizer.insert(out.in_optimizer.begin(), rounded(b.step_fp32));
+  std::vector<int64_t> in_fp32 = copies_each ? weight_sizes(parts, symbols, stage, out.at_start[0]) : std::vector<int64_t>{};
+  in_fp32.push_back(out.at_start[0]);
+  out.in_optimizer.insert(out.in_optimizer.begin(), in_fp32.begin(), in_fp32.end());
   out.in_optimizer.push_back(rounded(b.step_update));
   out.in_optimizer.push_back(rounded(b.step_gather));
   return out;
