@@ -42,6 +42,8 @@ struct Document {
   std::vector<ScriptPart> parts;         // the script, or the commands inside a manifest
   std::vector<EnvironmentSetting> environment;
   std::vector<LinePlace> places;  // of a notebook's lines for shells, in its file
+  // `text` with the scalars that are scripts as a shell gets them (scalar_script.h).
+  std::shared_ptr<std::string> script_text;
   // Keys of another tool around the one section that is read.
   std::vector<std::pair<std::string, Location>> beside;
 

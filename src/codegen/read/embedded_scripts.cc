@@ -1,39 +1,18 @@
-// Scripts inside structured files (a block scalar, a quoted text, a list of words) keep their places, since shell does not mind the
-// blanks that a block scalar is indented with.
+// Scripts inside structured files (a block scalar, a quoted text, a list of words) keep their places (scalar_script.h): shell does not
+// mind the blanks that a block scalar is indented with.
 #include "codegen/read/embedded_scripts.h"
 
 #include <algorithm>
 
+#include "codegen/read/scalar_script.h"
 #include "codegen/shell/follow.h"
 
 namespace distsetup::foreign {
 namespace {
 
-// The bytes of a scalar that holds a script: a block's lines, the inside of quotes, or a plain text.
-TextSpan script_range(const Document& d, const Value& value) {
-  size_t begin = d.offset(value.location);
-  if (begin >= d.text.size()) return {0, 0};
-  const char c = d.text[begin];
-  if (c == '|' || c == '>') {
-    const size_t first = std::min(d.text.find('\n', begin), d.text.size());
-    size_t at = first + 1;
-    size_t block_indent = std::string::npos;
-    while (at < d.text.size()) {
-      const size_t end = std::min(d.text.find('\n', at), d.text.size());
-      const size_t blanks = d.text.find_first_not_of(' ', at) - at;
-      const bool is_empty = at + blanks >= end;
-      if (!is_empty && block_indent == std::string::npos) block_indent = blanks;
-      if (!is_empty && blanks < block_indent) break;
-      if (!is_empty && blanks == 0) break;
-      at = end + 1;
-    }
-    return {std::min(first + 1, d.text.size()), std::min(at, d.text.size())};
-  }
-  if (value.quoted && (c == '"' || c == '\'')) {
-    const size_t close = d.text.find(c, begin + 1);
-    return {begin + 1, close == std::string::npos ? begin + 1 : close};
-  }
-  return {begin, std::min(begin + value.text.size(), d.text.size())};
+ShellScript script_in(Document& d, const Value& scalar) {
+  const TextSpan range = write_script(d, scalar);
+  return parse_shell(*d.script_text, range);
 }
 
 // env: [{name: N, value: "2"}]; what a value takes from elsewhere is not known.
@@ -78,7 +57,7 @@ void add_words(Document& d, const std::vector<const Value*>& items, const std::v
   for (const Value* item : items) {
     if (item->kind != Value::Kind::kScalar) return;
     if (is_script) {
-      ShellScript inner = parse_shell(d.text, script_range(d, *item));
+      ShellScript inner = script_in(d, *item);
       inner.outer = variables;
       add_script(d, std::move(inner));
       is_script = false;
@@ -209,7 +188,7 @@ void find_embedded_scripts(Document& d) {
     for (const std::string& key : d.kind->scripts) {
       const TreeNode value = node(d.root, key);
       if (!value || value.value->kind != Value::Kind::kScalar) continue;
-      ShellScript script = parse_shell(d.text, script_range(d, *value.value));
+      ShellScript script = script_in(d, *value.value);
       script.outer = variables;
       add_script(d, std::move(script));
     }
