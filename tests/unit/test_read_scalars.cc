@@ -67,3 +67,18 @@ TEST_CASE("scalars: lint reads a folded task as the shell does", "[lint]") {
   CHECK(num_found("a.yaml", task(">-\n  torchrun\n  --nnodes=1 --nproc_per_node=4\n  t.py"), "TR008") == 1);
 }
 
+TEST_CASE("scalars: a text of several commands that a shell is handed in a variable", "[read]") {
+  const std::string train = "torchrun --nnodes 2 --nproc_per_node=4 train.py --learning_rate 1e-5 --per_device_train_batch_size 4";
+  const auto batch = [](const std::string& text) { return read_together({{"a.sh", text}}).text("micro_batch"); };
+  for (const char* starts :
+       {"bash -c \"$CMD\"\n", "srun singularity exec img bash -c \"$CMD\"\n", "docker run i bash -c \"set -e; $CMD\"\n"}) {
+    INFO(starts);
+    CHECK(batch("CMD=\"cd /run && " + train + "\"\n" + starts) == "4");
+    CHECK(batch("CMD=\"cd /run; export A=1; " + train + " 2>&1 | tee log\"\n" + starts) == "4");
+    CHECK(batch("T=\"" + train + "\"\nCMD=\"cd /run && $T\"\n" + starts) == "4");
+  }
+  CHECK(batch("CMD=\"\ncd /run\n# its own\n" + train + "\n\"\nbash -c \"$CMD\"\n") == "4");
+  CHECK(batch("CMD=\"cd /run && " + train + "\"\necho \"$CMD\"\n python t.py --learning_rate 1e-5\n").empty());
+  // One option's text stays one word.
+  CHECK(batch("bash -c \"torchrun train.py --learning_rate 1e-5 --note 'a && b' --per_device_train_batch_size 4\"\n") == "4");
+}

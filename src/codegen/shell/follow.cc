@@ -40,6 +40,7 @@ class Walker {
     for (const auto& [one, owner] : functions_in_order_) {
       if (owner == nullptr && walked_.insert(one).second) maybe([&, node = one] { walk_children(*node); });
     }
+    for (auto& [one, more] : more_) std::move(more.begin(), more.end(), std::back_inserter(script_.commands));
     if (sourced_.shows_calls()) std::move(called_.begin(), called_.end(), std::back_inserter(script_.commands));
   }
 
@@ -239,6 +240,8 @@ class Walker {
     for (const ShellWord& word : one.words) {
       if (one.undecided.empty()) one.undecided = variables_.undecided(word);
     }
+    if (one.depth > 0 && !one.in_substitution && here_ == nullptr)
+      more_[&one] = take_apart(one, one.words.size() == 1 ? variables_.expand(one.words[0]).text : "");
     const bool is_of_shell = one.words.empty() || is_declaration(one.words[0].text);
     if (is_of_shell) {
       declare_maps(one, variables_);
@@ -370,6 +373,7 @@ class Walker {
   Sourced* here_ = nullptr;            // the file that is walked; nullptr: the script itself
   std::optional<HereDocument> piped_;  // what the command before hands on
   std::vector<ShellCommand> called_;
+  std::map<const ShellCommand*, std::vector<ShellCommand>> more_;  // that a command is besides its first
   std::map<std::string, Function, std::less<>> functions_;
   std::vector<Function> functions_in_order_;
   std::set<const ShellNode*> walked_, running_;
