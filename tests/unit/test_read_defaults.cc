@@ -21,6 +21,11 @@ std::string reason(const FileSays& file, std::string_view key) {
   return "";
 }
 
+bool has_message(const Diagnostics& diagnostics, std::string_view words) {
+  return std::any_of(diagnostics.begin(), diagnostics.end(),
+                     [words](const Diagnostic& one) { return one.message.find(words) != std::string::npos; });
+}
+
 FileSays script(const std::string& line) { return read_together({{"a.sh", line + "\n"}}); }
 
 FileSays deepspeed(const std::string& sections) {
@@ -91,6 +96,19 @@ TEST_CASE("defaults: TRL's own, where its program is named for the file, and the
   CHECK(said("trl").text("recompute.policy") == "full");
   CHECK(said("").text("precision.compute") == "fp32");
   CHECK(said("").text("recompute.policy") == "none");
+}
+
+TEST_CASE("defaults: the learning rate of each of the Trainer's descendants", "[read]") {
+  const std::string run = "torchrun --nproc_per_node 8 ",
+                    end = " --model_name_or_path a/b --per_device_train_batch_size 1 --output_dir o";
+  CHECK(script(run + "run_clm.py --num_train_epochs 2" + end).text("train.learning_rate") == "5e-05");
+  CHECK(script(run + "run_clm.py --num_train_epochs 2 --learning_rate 1e-4" + end).text("train.learning_rate") == "0.0001");
+  CHECK(script(run + "run_clm.py --num_train_epochs 2 --lr 1e-4" + end).text("train.learning_rate") == "0.0001");
+  CHECK(script("accelerate launch trl/scripts/sft.py --max_length 512" + end).text("train.learning_rate") == "2e-05");
+  CHECK(script("accelerate launch trl/scripts/dpo.py --max_length 512" + end).text("train.learning_rate") == "1e-06");
+  CHECK(script(run + "own_sft.py --max_length 512 --num_train_epochs 2" + end).text("train.learning_rate").empty());  // of either
+  // An example without a Trainer has rates of its own.
+  CHECK(script(run + "run_clm_no_trainer.py --num_warmup_steps 10 --num_train_epochs 2" + end).text("train.learning_rate").empty());
 }
 
 TEST_CASE("defaults: a Trainer's bf16 is over accelerate's mixed_precision, and its silence is not", "[read]") {
