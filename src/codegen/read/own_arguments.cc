@@ -134,6 +134,15 @@ void take_sharding(Reading& reading) {
   reading.lost.erase(own);
 }
 
+void name_file_of_deepspeed(Reading& reading) {
+  for (LostKey& lost : reading.lost) {
+    const bool is_path = is_settings_file(lost.text) && lost.text.find_first_of("$`{<") == std::string::npos;
+    if (!is_same_key(lost.key, "deepspeed_config") || !is_path) continue;
+    lost.is_file = true;
+    lost.reason = "it is a file of its own: give it beside this one";
+  }
+}
+
 void take_model(Reading& reading) {
   if (reading.fields.count("model.name") != 0 || reading.fields.count("model.hub_id") != 0) return;
   const auto is_model = [](const LostKey& one) {

@@ -35,6 +35,9 @@ bool switches_adapters_on(const std::vector<FoundKey>& found);
 // How the model is sharded, by words that one tool alone has: --ds_stage, --use_distributed_optimizer.
 void take_sharding(Reading& reading);
 
+// --deepspeed_config FILE, an argument of DeepSpeed's own (deepspeed/__init__.py, _add_core_arguments): a file of settings.
+void name_file_of_deepspeed(Reading& reading);
+
 // "--model_name meta-llama/Llama-3.1-8B", "--model_name gpt2": a name that means a model wherever it stands.
 void take_model(Reading& reading);
 

@@ -237,6 +237,7 @@ class ScriptReader {
   void engine(const std::vector<FoundKey>& keys, Reading& script) {
     std::vector<FoundKey> own;
     for (const FoundKey& one : keys) {
+    name_file_of_deepspeed(script);
       const bool is_stage = one.key == "zero_stage" && one.unknown.empty(), is_switch = one.key == "deepspeed" || one.key == "offload";
       if (is_stage || (is_switch && one.stands_alone)) own.push_back(one);
     }
@@ -248,8 +249,6 @@ class ScriptReader {
     };
     const bool is_chat = has("data_split") || has("num_padding_at_beginning") || (has("max_seq_len") && has("num_warmup_steps"));
     if (!is_chat) std::erase_if(own, [](const FoundKey& one) { return one.key == "offload"; });
-    for (LostKey& lost : script.lost)
-      lost.is_file = lost.is_file || (lost.key == "deepspeed_config" && lost.text.find('$') == std::string::npos);
     std::erase_if(script.lost, [&own](const LostKey& lost) {
       return std::any_of(own.begin(), own.end(), [&lost](const FoundKey& one) { return one.key == lost.key; });
     });

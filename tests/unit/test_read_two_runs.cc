@@ -1,0 +1,75 @@
+// What a file starts besides the line that is read: a second training, a script of its own, a file of DeepSpeed's. Each beside a near
+// miss.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/settings/named_file.h"
+#include "cli/settings/read_files.h"
+#include "codegen/lint/lint.h"
+#include "codegen/read/read.h"
+#include "support/file_says.h"
+#include "support/temporary_directory.h"
+
+using namespace distsetup;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kLaunched = "accelerate launch --num_processes 4 train.py --learning_rate 2e-5 --per_device_train_batch_size 4\n";
+
+bool is_refused(const std::string& text) {
+  INFO(text);
+  const Result<std::vector<Reading>> read = read_config(embedded_templates(), text, "a.sh");
+  const bool is_two = std::any_of(read.diagnostics.begin(), read.diagnostics.end(), [](const Diagnostic& one) {
+    return one.severity == Severity::kError && one.message.find("two runs") != std::string::npos;
+  });
+  CHECK(read.ok() != is_two);
+  return is_two;
+}
+
+std::string put(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+  return path.string();
+}
+
+Result<std::vector<Reading>> read(const std::string& path) { return read_foreign_files(embedded_templates(), {path}, "", {}); }
+
+std::string batch_of(const std::string& path) {
+  Result<std::vector<Reading>> readings = read(path);
+  REQUIRE(readings.ok());
+  return merged(std::move(*readings)).text("micro_batch");
+}
+
+size_t num_found(const std::string& path, const std::string& text, std::string_view code, std::string_view words = "") {
+  const LintReport report = lint_files({{path, text}}, {});
+  return static_cast<size_t>(std::count_if(report.findings.begin(), report.findings.end(), [&](const LintFinding& one) {
+    return one.diagnostic.code == code && (one.diagnostic.message + one.diagnostic.help).find(words) != std::string::npos;
+  }));
+}
+
+std::string train_job(const std::string& ranks, const std::string& command) {
+  return "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n  runtimeRef: {name: torch}\n  "
+         "trainer:\n"
+         "    numNodes: 2\n    numProcPerNode: " +
+         ranks + "\n    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n    command: " + command + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("two runs: DeepSpeed's own argument names its file, whatever the script is", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  put(root / "conf/ds.json", R"({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}, "bf16": {"enabled": true}})");
+  const std::string line = "deepspeed --num_gpus=8 tune.py --model_name_or_path a/b --deepspeed_config ";
+  CHECK(batch_of(put(root / "a.sh", line + "conf/ds.json\n")) == "4");
+  const Result<std::vector<Reading>> missing = read(put(root / "b.sh", line + "conf/none.json\n"));
+  REQUIRE(missing.ok());
+  CHECK(has_error(unread_strategy(*missing)));
+  const Result<std::vector<Reading>> name = read(put(root / "c.sh", line + "zero3\n"));  // a word of the script's own
+  REQUIRE(name.ok());
+  CHECK_FALSE(has_error(unread_strategy(*name)));
+}
+
