@@ -59,6 +59,19 @@ std::string train_job(const std::string& ranks, const std::string& command) {
 
 }  // namespace
 
+TEST_CASE("two runs: the same script by a launcher and by hand, with other settings", "[read]") {
+  CHECK(is_refused(kLaunched + "python train.py --learning_rate 1e-3 --per_device_train_batch_size 4\n"));
+  CHECK(is_refused("python3 ./train.py --lr 1\n" + kLaunched + "wait\npython train.py --per_device_train_batch_size 2\n"));
+  // The same settings, another task, another script, a number that is not known, and one of two ways.
+  CHECK_FALSE(is_refused(kLaunched + "python train.py --learning_rate 0.00002 --per_device_train_batch_size 4\n"));
+  CHECK_FALSE(is_refused(kLaunched + "python train.py --learning_rate 1e-3 --do_eval\n"));
+  CHECK_FALSE(is_refused(kLaunched + "python merge.py --learning_rate 1e-3\n"));
+  CHECK_FALSE(is_refused(kLaunched + "python train.py --learning_rate $LR\n"));
+  CHECK_FALSE(is_refused("if [ $N -gt 1 ]; then\n" + kLaunched + "else\npython train.py --learning_rate 1e-3\nfi\n"));
+  CHECK_FALSE(is_refused("[ $N -gt 1 ] && " + kLaunched + "[ $N -eq 1 ] && python train.py --learning_rate 1e-3\n"));
+  CHECK_FALSE(is_refused("one() {\npython train.py --learning_rate 1e-3\n}\nmany() {\n" + kLaunched + "}\n$1\n"));
+}
+
 TEST_CASE("two runs: DeepSpeed's own argument names its file, whatever the script is", "[read]") {
   const TemporaryDirectory folder;
   const fs::path root = folder.path();

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "base/diagnostic_codes.h"
+#include "codegen/read/match.h"
 #include "codegen/read/read_script.h"
 #include "codegen/read/srun_tasks.h"
+#include "codegen/shell/shell_tree.h"
 #include "codegen/shell/starts_training.h"
 
 namespace distsetup {
@@ -34,7 +36,67 @@ bool is_plain(const ScriptPart& part, const LaunchLine& line) {
   return is_alone && part.script.commands[line.command].depth == 0;
 }
 
+// What a run trains with, by the names that scripts have for it.
+constexpr std::string_view kTrainingOptions[] = {"learning_rate",
+                                                 "lr",
+                                                 "per_device_train_batch_size",
+                                                 "train_batch_size",
+                                                 "micro_batch_size",
+                                                 "batch_size",
+                                                 "gradient_accumulation_steps",
+                                                 "gradient_accumulation",
+                                                 "max_steps",
+                                                 "max_train_steps",
+                                                 "num_train_epochs",
+                                                 "num_epochs",
+                                                 "epochs"};
+
+// The first of them that two starts of a script say, each in its own way; nullptr: none.
+const LaunchOption* differing_option(const LaunchStage& one, const LaunchStage& other) {
+  for (const std::string_view name : kTrainingOptions) {
+    const LaunchOption *here = one.find(name), *there = other.find(name);
+    const auto first = here == nullptr ? std::nullopt : number_of(here->value);
+    const auto second = there == nullptr ? std::nullopt : number_of(there->value);
+    if (first && second && *first != *second) return there;
+  }
+  return nullptr;
+}
+
+// --eval_only, --preprocess: a task beside the training, by an option that the other start does not have.
+bool has_other_task(const LaunchStage& script, const LaunchStage& training) {
+  static constexpr std::string_view kWords[] = {"eval",    "test", "infer", "predict", "generat", "sampl",  "preprocess",
+                                                "prepare", "dry",  "debug", "export",  "merge",   "convert"};
+  return std::any_of(script.options.begin(), script.options.end(), [&training](const LaunchOption& one) {
+    if (training.has(one.name)) return false;
+    return std::any_of(std::begin(kWords), std::end(kWords),
+                       [&one](std::string_view word) { return one.name.find(word) != std::string::npos; });
+  });
+}
+
 }  // namespace
+
+Diagnostics RunLines::started_again(const SourceText& source, const ScriptPart& part) const {
+  const auto base_of = [](const LaunchStage& script) { return script.name.substr(script.name.rfind('/') + 1); };
+  for (const LaunchLine& line : part.lines) {
+    const LaunchStage* training = line.find(LaunchProgram::kScript);
+    if (training == nullptr || is_plain(part, line) || !starts_training_itself(line)) continue;
+    for (const LaunchLine& other : part.lines) {
+      const LaunchStage* script = other.find(LaunchProgram::kScript);
+      if (script == nullptr || is_run(part, other) || base_of(*script) != base_of(*training)) continue;
+      const LaunchOption* differs = differing_option(*training, *script);
+      const bool is_other = !starts_training_itself(other) || trains_nothing(other) || has_other_task(*script, *training);
+      if (differs == nullptr || is_other || may_be_alternatives(part.script, line.command, other.command)) continue;
+      Diagnostic conflict =
+          error(code::kConflict, source.at(differs->span.begin),
+                fmt::format("'{}' says {}, and {} where the same script starts in line {}: they are two runs", differs->spelled,
+                            differs->value, training->value(differs->name), source.at(training->span.begin).line),
+                "the file starts several runs: keep one of them in it");
+      conflict.length = static_cast<int>(differs->spelled.size());
+      return {conflict};
+    }
+  }
+  return {};
+}
 
 RunLines::RunLines(const Document& document) {
   for (const ScriptPart& part : document.parts) {

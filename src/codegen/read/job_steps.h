@@ -15,6 +15,8 @@ class RunLines {
   explicit RunLines(const foreign::Document& document);
   bool is_run(const foreign::ScriptPart& part, const foreign::LaunchLine& line) const;
   bool has_training() const { return has_training_; }
+  // A plain `python train.py` beside a launcher that starts the same script with other settings: an error for the first.
+  Diagnostics started_again(const SourceText& source, const foreign::ScriptPart& part) const;
 
  private:
   bool has_launched_ = false, has_training_ = false;

@@ -92,6 +92,7 @@ class ScriptReader {
     OneTraining training;
     Reading gpus;
     append(diagnostics_, undecided_commands(source_, part.script));
+    append(diagnostics_, runs_.started_again(source_, part));
     for (const LaunchLine& line : part.lines) {
       if (is_server(part.script.commands[line.command]) || !runs_.is_run(part, line)) continue;
       std::string words;

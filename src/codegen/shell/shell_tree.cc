@@ -1,5 +1,6 @@
 #include "codegen/shell/shell_tree.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace distsetup::foreign {
@@ -121,7 +122,46 @@ class TreeReader {
   bool is_negated_ = false;
 };
 
+// From the root to a command: the nodes on the way, and of each the number of the child that is next.
+struct WayStep {
+  const ShellNode* node;
+  size_t child;
+};
+bool find_way(const ShellNode& node, size_t command, std::vector<WayStep>& way) {
+  if (node.kind == NodeKind::kCommand) return node.command == command;
+  for (size_t i = 0; i < node.children.size(); ++i) {
+    way.push_back({&node, i});
+    if (find_way(node.children[i], command, way)) return true;
+    way.pop_back();
+  }
+  return false;
+}
+
+bool is_behind_test(const std::vector<WayStep>& way) {
+  return std::any_of(way.begin(), way.end(), [](const WayStep& step) {
+    if (step.child == 0 || step.node->kind == NodeKind::kIf || step.node->kind == NodeKind::kCase) return false;
+    const std::string& joins = step.node->children[step.child - 1].ends_with;
+    return joins == "&&" || joins == "||";
+  });
+}
+
 }  // namespace
+
+bool may_be_alternatives(const ShellScript& script, size_t one, size_t other) {
+  const ShellNode root = shell_tree(script);
+  std::vector<WayStep> first, second;
+  if (!find_way(root, one, first) || !find_way(root, other, second)) return true;
+  if (is_behind_test(first) || is_behind_test(second)) return true;
+  size_t i = 0;
+  while (i < first.size() && i < second.size() && first[i].child == second[i].child) ++i;
+  const auto is_choice = [](const WayStep& step) { return step.node->kind == NodeKind::kIf || step.node->kind == NodeKind::kCase; };
+  if (i < first.size() && i < second.size() && is_choice(first[i])) return true;
+  const auto is_in_function = [&i](const std::vector<WayStep>& way) {
+    return std::any_of(way.begin() + static_cast<std::ptrdiff_t>(std::min(i, way.size())), way.end(),
+                       [](const WayStep& step) { return step.node->kind == NodeKind::kFunction; });
+  };
+  return is_in_function(first) || is_in_function(second);
+}
 
 ShellNode shell_tree(const ShellScript& script) { return TreeReader(script).read(); }
 

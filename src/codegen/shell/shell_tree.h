@@ -24,4 +24,8 @@ struct ShellNode {
 // What is not closed ends with the script; what closes nothing is passed over.
 ShellNode shell_tree(const ShellScript& script);
 
+// Whether two commands may be instead of one another: in two ways of an if or a case, in functions that are not the same, or behind a
+// test (`[ … ] &&`).
+bool may_be_alternatives(const ShellScript& script, size_t one, size_t other);
+
 }  // namespace distsetup::foreign
