@@ -72,6 +72,30 @@ TEST_CASE("two runs: the same script by a launcher and by hand, with other setti
   CHECK_FALSE(is_refused("one() {\npython train.py --learning_rate 1e-3\n}\nmany() {\n" + kLaunched + "}\n$1\n"));
 }
 
+TEST_CASE("two runs: a script that is started by its path, on a task's machine and in a pod", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  put(root / "launch.sh", "torchrun --nproc_per_node=8 train.py --per_device_train_batch_size 4 --learning_rate 1e-5 \"$@\"\n");
+  const std::string head = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n";
+  for (const char* line : {"./launch.sh", "chmod +x launch.sh && ./launch.sh --bf16", "ssh n1 bash /w/launch.sh",
+                           "srun --container-image=x bash -c \"bash launch.sh\"", "srun --label bash -c \"cd /w && ./launch.sh\""}) {
+    INFO(line);
+    CHECK(batch_of(put(root / "job.sbatch", head + line + "\n")) == "4");
+  }
+  CHECK(batch_of(put(root / "task.yaml", "num_nodes: 2\nresources: {accelerators: A100:8}\nrun: |\n  bash launch.sh\n")) == "4");
+  CHECK(
+      batch_of(put(root / "pod.yaml",
+                   "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      restartPolicy: Never\n"
+                   "      containers:\n        - name: p\n          image: x\n          command: [bash, launch.sh]\n"
+                   "          resources: {limits: {nvidia.com/gpu: 8}}\n")) == "4");
+  // Beside what trains here it is no run, and what is not here is said.
+  const std::string own = "torchrun --nproc_per_node=8 own.py --per_device_train_batch_size 2 --learning_rate 1e-5\n";
+  CHECK(batch_of(put(root / "both.sbatch", head + "./launch.sh\n" + own)) == "2");
+  const Result<std::vector<Reading>> missing = read(put(root / "missing.sbatch", head + "./missing.sh --tp 4\n"));
+  REQUIRE(missing.ok());
+  CHECK(unread_strategy(*missing).size() == 1);
+}
+
 TEST_CASE("two runs: DeepSpeed's own argument names its file, whatever the script is", "[read]") {
   const TemporaryDirectory folder;
   const fs::path root = folder.path();

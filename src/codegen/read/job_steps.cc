@@ -36,6 +36,12 @@ bool is_plain(const ScriptPart& part, const LaunchLine& line) {
   return is_alone && part.script.commands[line.command].depth == 0;
 }
 
+// ./run.sh: what trains stands in there.
+bool starts_shell_script(const LaunchLine& line) {
+  const LaunchStage& only = line.stages.front();
+  return line.stages.size() == 1 && only.program == LaunchProgram::kScript && only.name.ends_with(".sh") && !is_wrapper(only);
+}
+
 // What a run trains with, by the names that scripts have for it.
 constexpr std::string_view kTrainingOptions[] = {"learning_rate",
                                                  "lr",
@@ -103,6 +109,7 @@ RunLines::RunLines(const Document& document) {
     for (const LaunchLine& line : part.lines) {
       const bool trains = foreign::starts_training(part.script, part.lines, line) && !trains_nothing(line);
       has_training_ = has_training_ || trains;
+      trains_here_ = trains_here_ || (trains && starts_training_itself(line) && !starts_shell_script(line));
       has_launched_ = has_launched_ || (trains && !is_plain(part, line));
     }
   }

@@ -14,12 +14,13 @@ class RunLines {
  public:
   explicit RunLines(const foreign::Document& document);
   bool is_run(const foreign::ScriptPart& part, const foreign::LaunchLine& line) const;
-  bool has_training() const { return has_training_; }
+  // Something trains, and not in a script that this one starts by itself.
+  bool trains_here() const { return trains_here_; }
   // A plain `python train.py` beside a launcher that starts the same script with other settings: an error for the first.
   Diagnostics started_again(const SourceText& source, const foreign::ScriptPart& part) const;
 
  private:
-  bool has_launched_ = false, has_training_ = false;
+  bool has_launched_ = false, has_training_ = false, trains_here_ = false;
 };
 
 // A server of a model beside the training (rollouts of GRPO): its sizes are none of the run's.

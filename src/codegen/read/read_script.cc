@@ -99,7 +99,8 @@ class ScriptReader {
       for (const foreign::ShellWord& word : part.script.commands[line.command].expanded) words += word.text + '\n';
       if (!seen.insert(std::move(words)).second || seen.size() > kMaxRuns) continue;
       const LaunchStage* srun = line.find(LaunchProgram::kSrun);
-      const bool is_helper = srun != nullptr && !srun->has("multi_prog") && !foreign::starts_training(part.script, part.lines, line);
+      const bool is_helper = srun != nullptr && !srun->has("multi_prog") && !foreign::starts_training(part.script, part.lines, line) &&
+                             !foreign::starts_script_inside(part.script, line);
       // What summarises on one node beside what runs on all of them.
       const bool is_beside = !is_under_ray && nodes_of_part(part, line) != 0 && !trains_on_a_part(part);
       if (is_helper || is_beside) continue;
@@ -117,7 +118,7 @@ class ScriptReader {
 
   // bash run.sh, where nothing else trains.
   void helpers(const foreign::Document& document) {
-    if (runs_.has_training()) return;
+    if (runs_.trains_here()) return;
     for (const foreign::StartedScript& one : foreign::started_scripts(document)) {
       if (!one.is_of_launcher) add_started(started_key(source_, one.path, one.at));
     }
@@ -236,9 +237,9 @@ class ScriptReader {
 
   // What scripts of one's own under the deepspeed launcher have in common: deepspeed.add_config_arguments, and a stage beside it.
   void engine(const std::vector<FoundKey>& keys, Reading& script) {
+    name_file_of_deepspeed(script);
     std::vector<FoundKey> own;
     for (const FoundKey& one : keys) {
-    name_file_of_deepspeed(script);
       const bool is_stage = one.key == "zero_stage" && one.unknown.empty(), is_switch = one.key == "deepspeed" || one.key == "offload";
       if (is_stage || (is_switch && one.stands_alone)) own.push_back(one);
     }
@@ -372,6 +373,7 @@ Result<std::vector<Reading>> read_manifest(const TemplateSet& templates, const f
   const bool is_task = document.is(file_kind::kSkypilot);
   reader.keys_of(is_task ? kTask : kManifest, is_task ? keys_of_task(document) : keys_of_manifest(document));
   for (const foreign::ScriptPart& part : document.parts) reader.lines(part);
+  reader.helpers(document);
   return reader.take();
 }
 

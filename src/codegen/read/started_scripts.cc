@@ -90,6 +90,13 @@ bool is_script(std::string_view word) {
 std::optional<size_t> script_of(const std::vector<ShellWord>& words) {
   size_t i = 0;
   while (i < words.size() && (words[i].text == "exec" || words[i].text == "time" || words[i].text == "nohup")) ++i;
+  // ssh host bash run.sh: behind the host, whose options are not known one by one.
+  if (i < words.size() && base_of(words[i].text) == "ssh") {
+    const auto shell = std::find_if(words.begin() + static_cast<std::ptrdiff_t>(i), words.end(), [](const ShellWord& word) {
+      return base_of(word.text) == "bash" || base_of(word.text) == "sh" || is_script(word.text);
+    });
+    i = static_cast<size_t>(shell - words.begin());
+  }
   // rjob submit --gpu=8 -- bash run.sh: a command of a site hands on what stands behind its own options.
   const auto end = std::find_if(words.begin(), words.end(), [](const ShellWord& word) { return word.text == "--"; });
   const size_t behind = static_cast<size_t>(end - words.begin()) + 1;
@@ -137,6 +144,17 @@ void keep_common(std::vector<OuterVariable>& known, const std::vector<OuterVaria
 }
 
 }  // namespace
+
+bool starts_script_inside(const ShellScript& script, const LaunchLine& line) {
+  const ShellCommand& outer = script.commands[line.command];
+  if (outer.words.empty()) return false;
+  const TextSpan last = outer.words.back().span;
+  return std::any_of(script.commands.begin(), script.commands.end(), [&](const ShellCommand& inner) {
+    const bool is_inside = inner.depth > outer.depth && !inner.in_substitution && !inner.is_dead && !inner.words.empty() &&
+                           inner.words[0].span.begin >= last.begin && inner.words[0].span.end <= last.end;
+    return is_inside && script_of(inner.expanded).has_value();
+  });
+}
 
 std::vector<StartedScript> started_scripts(const Document& d) {
   constexpr size_t kMost = 16;

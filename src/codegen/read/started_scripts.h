@@ -18,6 +18,9 @@ struct StartedScript {
 // them give it.
 std::vector<StartedScript> started_scripts(const Document& document);
 
+// srun bash -c "bash run.sh": a script that a text for a shell starts, which `line` hands to it.
+bool starts_script_inside(const ShellScript& script, const LaunchLine& line);
+
 // source env.sh: of lines that run, each file once, with the variables that the script sets, exported or not.
 std::vector<StartedScript> sourced_scripts(const Document& document);
 

@@ -18,8 +18,8 @@ namespace {
 std::string base_name(std::string_view word) { return std::string(word.substr(word.rfind('/') + 1)); }
 
 bool is_script_name(std::string_view word) {
-  const std::string base = base_name(word);
-  return base.size() > 3 && (base.substr(base.size() - 3) == ".py" || base.substr(base.size() - 3) == ".sh");
+  const bool is_text = word.find_first_of(" \n;&|") != std::string_view::npos;  // commands: bash -c "cd run && ./train.sh"
+  return !is_text && base_name(word).size() > 3 && (word.ends_with(".py") || word.ends_with(".sh"));
 }
 
 std::string option_name(std::string_view spelled) {
@@ -112,7 +112,7 @@ class LineReader {
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
     if (is_module_of_uv(words_, at_)) return program_of_module(base);
     if ((leads() || is_wrapped()) && is_swift(at_)) return LaunchProgram::kScript;
-    if (leads() && (is_script_name(base) || is_tool(base))) return LaunchProgram::kScript;
+    if (leads() && (is_script_name(words_[at_].text) || is_tool(base))) return LaunchProgram::kScript;
     return is_wrapped() && (is_wrapped_script() || trains_by_name(base)) ? LaunchProgram::kScript : LaunchProgram::kOther;
   }
 
