@@ -110,3 +110,15 @@ TEST_CASE("two runs: DeepSpeed's own argument names its file, whatever the scrip
   CHECK_FALSE(has_error(unread_strategy(*name)));
 }
 
+TEST_CASE("two runs: a TrainJob's processes are those of torchrun that is told none", "[read]") {
+  const std::string command = "[torchrun, train.py, --learning_rate, 1e-5, --per_device_train_batch_size, '4']";
+  CHECK(read_together({{"a.yaml", train_job("8", command)}}).text("hardware.gpus_per_node") == "8");
+  const Result<std::vector<Reading>> four = read_config(embedded_templates(), train_job("4", command), "a.yaml");
+  REQUIRE(four.ok());
+  CHECK_FALSE(merge_readings(*four).ok());
+  CHECK(num_found("a.yaml", train_job("4", command), "TR008") == 1);
+  CHECK(num_found("a.yaml", train_job("8", command), "TR008") == 0);
+  CHECK(num_found("a.yaml", train_job("auto", command), "TR008") == 0);
+  CHECK(num_found("a.yaml", train_job("4", "[python, train.py]"), "TR008") == 0);
+}
+

@@ -107,13 +107,16 @@ void sky_nodes(const Document& d, const LaunchStage& run, Findings& report) {
               .severity = Severity::kWarning});
 }
 
-// The operator tells torchrun spec.nprocPerNode, where its command does not say it.
+// The operator tells torchrun how many processes a pod has, where its command does not say it.
 void pod_processes(const Document& d, Findings& report) {
   for (const Value& root : d.roots) {
-    const TreeNode per_pod = text(root, "kind") == "PyTorchJob" ? node(root, "spec.nprocPerNode") : TreeNode{};
+    const std::string kind = text(root, "kind");
+    const TreeNode per_pod = kind == "PyTorchJob" ? node(root, "spec.nprocPerNode")
+                             : kind == "TrainJob" ? node(root, "spec.trainer.numProcPerNode")
+                                                  : TreeNode{};
     const auto processes = per_pod ? number(per_pod.text()) : std::nullopt;
     const auto gpus = manifest_count(d, "gpus_per_node");
-    if (!processes || !gpus || *gpus < 1 || *processes <= *gpus || d.roots.size() != 1) continue;
+    if (!processes || !gpus || *gpus < 1 || *processes == *gpus || d.roots.size() != 1) continue;
     const bool is_read = std::any_of(d.parts.begin(), d.parts.end(), [](const ScriptPart& part) {
       return std::any_of(part.lines.begin(), part.lines.end(), [](const LaunchLine& line) {
         const LaunchStage* run = line.find(LaunchProgram::kTorchrun);
@@ -123,7 +126,8 @@ void pod_processes(const Document& d, Findings& report) {
     if (is_read)
       report.add("TR008", d, value_span(d, *per_pod.value),
                  fmt::format("{} processes per node, the pod has {} GPUs", *processes, *gpus),
-                 {.help = "make nprocPerNode the GPUs that a pod asks for"});
+                 {.help = fmt::format("make {} the GPUs that a pod asks for", kind == "TrainJob" ? "numProcPerNode" : "nprocPerNode"),
+                  .severity = *processes > *gpus ? std::optional<Severity>() : Severity::kWarning});
   }
 }
 

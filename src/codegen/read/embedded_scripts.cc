@@ -97,19 +97,27 @@ void add_environment(Document& d, const Value& list) {
   }
 }
 
-// Containers of a manifest anywhere below: command, args, env.
-void find_scripts(Document& d, const Value& value) {
+// Containers of a manifest anywhere below: command, args, env. `around`: what an operator sets in all of them.
+void find_scripts(Document& d, const Value& value, std::vector<OuterVariable> around = {}) {
+  // A TrainJob's, and a PyTorchJob's (kubeflow/trainer 2.1, pkg/runtime/framework/plugins/torch/torch.go; training-operator 1.9,
+  // pkg/controller.v1/pytorch/envvar.go).
+  for (const char* key : {"numProcPerNode", "nprocPerNode"}) {
+    if (const TreeNode ranks = node(value, key); ranks && number(ranks.text()))
+      around.push_back({"PET_NPROC_PER_NODE", ranks.text(), value_span(d, *ranks.value), true, false, {}});
+  }
   std::vector<const Value*> words;
   for (const char* key : {"command", "args"}) {
     const TreeNode list = node(value, key);
     if (!list || list.value->kind != Value::Kind::kList) continue;
     for (const Value& item : list.value->items) words.push_back(&item);
   }
-  add_words(d, words, variables_of(d, node(value, "env")));
+  std::vector<OuterVariable> variables = variables_of(d, node(value, "env"));
+  variables.insert(variables.end(), around.begin(), around.end());
+  add_words(d, words, variables);
   if (const TreeNode env = node(value, "env")) add_environment(d, *env.value);
-  for (const Value& item : value.items) find_scripts(d, item);
+  for (const Value& item : value.items) find_scripts(d, item, around);
   for (const auto& entry : value.entries) {
-    if (entry.first != "env") find_scripts(d, entry.second);
+    if (entry.first != "env") find_scripts(d, entry.second, around);
   }
 }
 
