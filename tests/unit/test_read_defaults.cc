@@ -111,6 +111,28 @@ TEST_CASE("defaults: the learning rate of each of the Trainer's descendants", "[
   CHECK(script(run + "run_clm_no_trainer.py --num_warmup_steps 10 --num_train_epochs 2" + end).text("train.learning_rate").empty());
 }
 
+TEST_CASE("defaults: Megatron's warm-up is a part of the iterations that the rate falls in", "[read]") {
+  const std::string run = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --micro-batch-size 1 --train-iters 1000 ";
+  CHECK(script(run + "--lr-warmup-fraction .01 --lr-decay-iters 800").text("train.warmup_steps") == "8");
+  CHECK(script(run + "--lr-warmup-fraction .01 --lr-decay-iters 1000").text("train.warmup_steps") == "10");
+  CHECK(script(run + "--lr-warmup-fraction .01 --lr-decay-iters $N").text("train.warmup_steps").empty());
+}
+
+TEST_CASE("defaults: pipeline stages of Megatron's are not interleaved unless it is told so", "[read]") {
+  const std::string run =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --micro-batch-size 1 --pipeline-model-parallel-size 2";
+  CHECK(script(run).text("strategy.virtual_stages") == "1");
+  CHECK(script(run + " --num-virtual-stages-per-pipeline-rank 2").text("strategy.virtual_stages") == "2");
+  CHECK(script(run + " --num-layers-per-virtual-pipeline-stage 2").text("strategy.virtual_stages") != "1");
+}
+
+TEST_CASE("defaults: a gated unit by a fork's own argument is gated", "[read]") {
+  const std::string run =
+      "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --micro-batch-size 1 --hidden-size 64 --num-attention-heads 2 ";
+  CHECK(script(run + "--activation swiglu").text("model.gated_mlp") == "true");
+  CHECK(script(run + "--activation gelu").text("model.gated_mlp") == "false");
+}
+
 TEST_CASE("defaults: a Trainer's bf16 is over accelerate's mixed_precision, and its silence is not", "[read]") {
   const std::string launch = "distributed_type: MULTI_GPU\nnum_processes: 4\nnum_machines: 1\nmixed_precision: ";
   const std::string run = "accelerate launch train.py --output_dir out --per_device_train_batch_size 1 --learning_rate 1e-4";

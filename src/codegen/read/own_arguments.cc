@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -141,6 +142,18 @@ void name_file_of_deepspeed(Reading& reading) {
     lost.is_file = true;
     lost.reason = "it is a file of its own: give it beside this one";
   }
+}
+
+void count_warmup_of_decay(Reading& reading) {
+  const auto lost_key = [&reading](std::string_view key) {
+    return std::find_if(reading.lost.begin(), reading.lost.end(), [key](const LostKey& one) { return is_same_key(one.key, key); });
+  };
+  const auto part = lost_key("lr-warmup-fraction"), decay = lost_key("lr-decay-iters");
+  if (part == reading.lost.end() || decay == reading.lost.end() || reading.fields.count("train.warmup_steps") != 0) return;
+  const auto share = number_of(part->text), steps = number_of(decay->text);
+  if (!share || !steps || *share < 0 || *share > 1 || *steps < 1 || *steps > 1e9) return;
+  reading.fields["train.warmup_steps"] = {Json(std::llround(*share * *steps)), part->key, part->at};
+  reading.lost.erase(part);
 }
 
 void take_model(Reading& reading) {
