@@ -122,3 +122,11 @@ TEST_CASE("two runs: a TrainJob's processes are those of torchrun that is told n
   CHECK(num_found("a.yaml", train_job("4", "[python, train.py]"), "TR008") == 0);
 }
 
+TEST_CASE("two runs: options in a variable that the line above does not go on to", "[lint]") {
+  const std::string set =
+      "EXTRA=\"--bf16 --learning_rate 1e-5\"\ntorchrun --nproc_per_node 8 train.py --per_device_train_batch_size 4";
+  CHECK(num_found("a.sh", set + "\n  $EXTRA\n", "SH002") == 1);
+  CHECK(num_found("a.sh", set + " \\\n  $EXTRA\n", "SH002") == 0);
+  CHECK(num_found("a.sh", "EXTRA=\"echo --bf16\"\n$EXTRA\n", "SH002") == 0);
+}
+

@@ -69,6 +69,14 @@ bool is_option_word(const ShellWord& word) {
          std::isalpha(static_cast<unsigned char>(word.text[2])) != 0;
 }
 
+// "$EXTRA" of options, as the first word of a command.
+bool holds_options(const ShellCommand& command) {
+  const bool is_variable = command.words[0].text.starts_with('$') && command.words[0].text.find('(') == std::string::npos;
+  if (!is_variable || command.expanded.empty()) return false;
+  const std::string& first = command.expanded[0].text;
+  return first.size() > 3 && first.starts_with("--") && std::isalpha(static_cast<unsigned char>(first[2])) != 0;
+}
+
 // Why the command ended before this place: of the lines above it the first that breaks the chain of backslashes.
 std::string why_cut_off(const Document& d, size_t begin) {
   const TextSpan own = line_span(d, begin);
@@ -108,17 +116,21 @@ void cut_off_options(const Document& d, const ShellScript& script, Findings& rep
   const ShellCommand* first = nullptr;
   size_t num_more = 0;
   for (const ShellCommand& command : script.commands) {
-    const bool is_cut_off = !command.words.empty() && command.depth == 0 && !command.is_dead && is_option_word(command.words[0]);
+    const bool is_cut_off = !command.words.empty() && command.depth == 0 && !command.is_dead &&
+                            (is_option_word(command.words[0]) || holds_options(command));
     if (!is_cut_off) continue;
     num_more += first == nullptr ? 0 : 1;
     if (first == nullptr) first = &command;
   }
   if (first == nullptr) return;
   const TextSpan at = first->words[0].span;
+  const bool is_variable = !is_option_word(first->words[0]);  // it may be empty where it runs
+  const std::string begin =
+      is_variable ? fmt::format("{} ({} …)", first->words[0].text, first->expanded[0].text) : first->words[0].text;
   report.add("SH002", d, at,
-             fmt::format("'{}'{} a command here, which the shell does not find: {}", first->words[0].text,
+             fmt::format("'{}'{} a command here, which the shell does not find: {}", begin,
                          num_more == 0 ? " begins" : fmt::format(" and {} more begin", num_more), why_cut_off(d, at.begin)),
-             {"", "", {}, is_rest_of_remark(d, at.begin) ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
+             {"", "", {}, is_variable || is_rest_of_remark(d, at.begin) ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
 // The reader of a JSON that takes the mark for a part of it; DeepSpeed's own, Hjson, steps over it.
