@@ -65,7 +65,9 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchLine& 
     report.add("TR009", d, run.find("nnodes")->span,
                *wanted > *given ? fmt::format("torchrun waits for {} nodes, the {} has {}", *wanted, has_them, *given)
                                 : fmt::format("torchrun uses {} of the {}'s {} {}", *wanted, has_them, *given, them),
-               {"",
+               {is_task       ? "use --nnodes=\"$SKYPILOT_NUM_NODES\""
+                : is_manifest ? "make --nnodes the number of pods"
+                              : "",
                 "",
                 {},
                 *wanted > *given ? std::optional<Severity>() : Severity::kWarning,
