@@ -126,6 +126,25 @@ TEST_CASE("defaults: pipeline stages of Megatron's are not interleaved unless it
   CHECK(script(run + " --num-layers-per-virtual-pipeline-stage 2").text("strategy.virtual_stages") != "1");
 }
 
+TEST_CASE("defaults: what TRL's commands hand on to accelerate", "[read]") {
+  const std::string run = "trl sft --model_name_or_path a/b --per_device_train_batch_size 4 --max_length 512 ";
+  const FileSays named = script(run + "--num_processes 4 --accelerate_config zero3");
+  CHECK(named.text("strategy.sharding") == "zero3");
+  CHECK(named.text("strategy.trainer") == "deepspeed");
+  CHECK(named.text("hardware.gpus_per_node") == "4");
+  CHECK(script(run + "--accelerate_config fsdp2").text("hardware.gpus_per_node") == "8");
+  CHECK(script(run + "--accelerate_config fsdp2").text("strategy.trainer") == "fsdp2");
+  CHECK(reason(script(run + "--accelerate_config own.yaml"), "accelerate_config").find("file of its own") != std::string::npos);
+  CHECK(script(run).text("hardware.gpus_per_node").empty());
+}
+
+TEST_CASE("defaults: what Axolotl's command hands on to its launcher", "[read]") {
+  const FileSays torch = script("axolotl train a.yaml --launcher torchrun -- --nproc_per_node=8 --nnodes=2");
+  CHECK(torch.text("hardware.gpus_per_node") == "8");
+  CHECK(torch.text("hardware.nodes") == "2");
+  CHECK(script("axolotl train a.yaml --nproc_per_node=8").text("hardware.gpus_per_node").empty());
+}
+
 TEST_CASE("defaults: a gated unit by a fork's own argument is gated", "[read]") {
   const std::string run =
       "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --micro-batch-size 1 --hidden-size 64 --num-attention-heads 2 ";
