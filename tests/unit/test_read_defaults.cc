@@ -145,11 +145,30 @@ TEST_CASE("defaults: what Axolotl's command hands on to its launcher", "[read]")
   CHECK(script("axolotl train a.yaml --nproc_per_node=8").text("hardware.gpus_per_node").empty());
 }
 
+TEST_CASE("defaults: Transformers' schedule ends at 0 in a script of one's own, too", "[read]") {
+  const std::string run = "accelerate launch own/finetune.py --with_tracking --per_device_train_batch_size 1 --learning_rate 2e-5 ";
+  CHECK(script(run + "--lr_scheduler_type linear").text("train.min_learning_rate") == "0");
+  CHECK(script(run + "--lr_schedule linear").text("train.min_learning_rate").empty());
+}
+
 TEST_CASE("defaults: a gated unit by a fork's own argument is gated", "[read]") {
   const std::string run =
       "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --micro-batch-size 1 --hidden-size 64 --num-attention-heads 2 ";
   CHECK(script(run + "--activation swiglu").text("model.gated_mlp") == "true");
   CHECK(script(run + "--activation gelu").text("model.gated_mlp") == "false");
+}
+
+TEST_CASE("defaults: what SkyRL trains by", "[read]") {
+  CHECK(reason(script("torchrun --nproc_per_node=4 mnist_ddp.py --epochs=100 --batch-size 4"), "epochs").find("--steps") !=
+        std::string::npos);
+  const auto warns = [](const std::string& program) {
+    const Result<std::vector<Reading>> read =
+        read_config(embedded_templates(), "uv run -m " + program + " trainer.strategy=fsdp2 trainer.train_batch_size=8\n", "a.sh");
+    REQUIRE(read.ok());
+    return has_message(read.diagnostics, "trains by rollouts");
+  };
+  CHECK(warns("skyrl.train.entrypoints.main_base"));
+  CHECK_FALSE(warns("own.train.main_base"));
 }
 
 TEST_CASE("defaults: a Trainer's bf16 is over accelerate's mixed_precision, and its silence is not", "[read]") {

@@ -62,6 +62,7 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   const bool names_files = setting.path == "data.paths" || setting.path == "data.sources";
   if (std::string why = names_files ? why_not_here(setting.text) : ""; !why.empty()) return because(std::move(why));
   if (setting.path == "data.sources" && !is_native_) return because("a matter of the data: --data");
+  if (setting.path == "train.epochs" && !reads_sources_) return because("epochs depend on the data: --steps");
   if (is_one_of(kOfSources, setting.path) && !reads_sources_) return because("a matter of the data: --data");
   if (setting.path == "data.synthetic" && !is_native_) return because("a matter of the data: --data");
   if (setting.path == "data.packing" && !is_native_)

@@ -115,7 +115,9 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   std::erase_if(reading.fields, [&](const auto& one) {
     // "--use_lora": of 4 bits or not, adapters.
     const bool is_switch = one.first == "train.finetune" && (!is_rank(one.second.key) || switches_adapters_on(found));
-    const bool is_guess = one.second.is_guess && !is_switch && !one.second.is_assumed;
+    // Transformers' own name of a schedule, whose end goes with it.
+    const bool is_end = one.first == "train.min_learning_rate" && is_same_key(one.second.key, "lr_scheduler_type");
+    const bool is_guess = one.second.is_guess && !is_switch && !is_end && !one.second.is_assumed;
     if (is_guess) guessed.push_back(one.second);
     return one.second.is_assumed || is_guess;
   });
@@ -206,6 +208,7 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     lost.reason = "no table knows the arguments of " + program;
     lost.help.clear();
   }
+  for (LostKey& lost : reading.lost) explain_epochs(lost);
   return reading;
 }
 
@@ -359,7 +362,8 @@ Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::st
     if (is_of_megatron(one) || (!of_megatron.empty() && one.key == "trainer.accumulate_grad_batches")) continue;
     if (one.key == "trainer.nnodes") one.key = "trainer.num_nodes";  // verl's names
     if (one.key == "trainer.n_gpus_per_node") one.key = "trainer.devices";
-    if (kOfTrainer.count(one.key) > 0) {
+    const bool is_lightnings = one.key != "trainer.strategy" || (one.text != "fsdp2" && one.text != "megatron");  // SkyRL's
+    if (kOfTrainer.count(one.key) > 0 && is_lightnings) {
       known.push_back(one);
     } else {
       lost.push_back({one.key, one.text, "it is set over a configuration of the program's own, which is not read", one.at});

@@ -103,6 +103,8 @@ std::string_view what_no_plan_does(const foreign::LaunchStage& stage, const std:
     return is_drawn ? kRollouts : "";
   }
   if (named != nullptr && named->does == kRollouts) return kRollouts;
+  const bool is_of_skyrl = stage.name.find("skyrl") != std::string::npos && stage.name.ends_with("main_base");
+  if (is_of_skyrl) return kRollouts;
   if (has_keys_of_rollouts(keys)) return kRollouts;
   return named == nullptr ? "" : named->does;
 }

@@ -156,6 +156,12 @@ void count_warmup_of_decay(Reading& reading) {
   reading.lost.erase(part);
 }
 
+void explain_epochs(LostKey& lost) {
+  for (const std::string_view key : {"epochs", "num_epochs", "num_train_epochs", "max_epochs", "n_epochs"}) {
+    if (is_same_key(lost.key, key)) lost.reason = "epochs depend on the data: --steps";
+  }
+}
+
 void take_model(Reading& reading) {
   if (reading.fields.count("model.name") != 0 || reading.fields.count("model.hub_id") != 0) return;
   const auto is_model = [](const LostKey& one) {

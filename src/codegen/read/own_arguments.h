@@ -42,6 +42,9 @@ void name_file_of_deepspeed(Reading& reading);
 // need not be the steps.
 void count_warmup_of_decay(Reading& reading);
 
+// "--epochs 3", whoever declares it: how many steps they are only the data say.
+void explain_epochs(LostKey& lost);
+
 // "--model_name meta-llama/Llama-3.1-8B", "--model_name gpt2": a name that means a model wherever it stands.
 void take_model(Reading& reading);
 
