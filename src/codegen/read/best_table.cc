@@ -56,7 +56,6 @@ Reading reading_of(const KeyTable& table, TakenParts parts, const std::string& p
   reading.stage = std::move(parts.stage);
   reading.setup = std::move(parts.setup);
   reading.assigned = std::move(parts.assigned);
-  count_warmup_of_decay(reading);
   return reading;
 }
 

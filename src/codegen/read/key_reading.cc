@@ -2,9 +2,11 @@
 #include "codegen/read/key_reading.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/names.h"
+#include "base/text.h"
 #include "codegen/read/match.h"
 
 namespace distsetup {
@@ -205,6 +207,31 @@ KeyReading Explainer::explain(const FileKey& key) const {
   return {};
 }
 
+// "0,1", "0,", [0, 1]: so many; one number alone is no list.
+static std::optional<Json> count_in_list(const FoundKey& found) {
+  std::string text = found.text;
+  const bool is_list = found.is_list || text.find(',') != std::string::npos;
+  if (!found.unknown.empty() || !is_list) return std::nullopt;
+  if (!found.is_list && text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  int64_t count = 0;
+  for (const std::string& item : found.is_list ? found.items : split_words(text, ',')) {
+    if (item.empty()) continue;
+    if (item.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+    ++count;
+  }
+  return count > 0 ? std::optional<Json>(count) : std::nullopt;
+}
+
+// A share of another key's number, where both are known.
+static std::optional<Json> product_with(const FoundKey& found, const std::string& other, const std::vector<FileKey>& keys) {
+  const auto whole =
+      std::find_if(keys.begin(), keys.end(), [&other](const FileKey& one) { return is_same_key(one.found->key, other); });
+  if (whole == keys.end() || !found.unknown.empty() || !whole->found->unknown.empty()) return std::nullopt;
+  const std::optional<double> share = number_of(found.text), number = number_of(whole->found->text);
+  if (!share || !number || *share < 0 || *share > 1 || *number < 0 || *number > 1e12) return std::nullopt;
+  return Json(static_cast<int64_t>(std::llround(*share * *number)));
+}
+
 KeyReading Explainer::explain_by_reads(const FileKey& key, bool is_first) const {
   const FoundKey& found = *key.found;
   for (const ReadRow* of_key : key.reads) {
@@ -225,8 +252,10 @@ KeyReading Explainer::explain_by_reads(const FileKey& key, bool is_first) const 
     as_row.type = row.type;
     as_row.field = row.field;
     as_row.value_map = row.values;
-    if (const std::optional<Json> value = value_of(as_row, found); value && agrees(row.field, *value))
-      return {KeyReading::How::kField, row.field, *value, ""};
+    const std::optional<Json> value = !row.part_of.empty() ? product_with(found, row.part_of, keys_)
+                                      : row.is_counted     ? count_in_list(found)
+                                                           : value_of(as_row, found);
+    if (value && agrees(row.field, *value)) return {KeyReading::How::kField, row.field, *value, ""};
   }
   return {};
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -141,24 +140,6 @@ void name_file_of_deepspeed(Reading& reading) {
     if (!is_same_key(lost.key, "deepspeed_config") || !is_path) continue;
     lost.is_file = true;
     lost.reason = "it is a file of its own: give it beside this one";
-  }
-}
-
-void count_warmup_of_decay(Reading& reading) {
-  const auto lost_key = [&reading](std::string_view key) {
-    return std::find_if(reading.lost.begin(), reading.lost.end(), [key](const LostKey& one) { return is_same_key(one.key, key); });
-  };
-  const auto part = lost_key("lr-warmup-fraction"), decay = lost_key("lr-decay-iters");
-  if (part == reading.lost.end() || decay == reading.lost.end() || reading.fields.count("train.warmup_steps") != 0) return;
-  const auto share = number_of(part->text), steps = number_of(decay->text);
-  if (!share || !steps || *share < 0 || *share > 1 || *steps < 1 || *steps > 1e9) return;
-  reading.fields["train.warmup_steps"] = {Json(std::llround(*share * *steps)), part->key, part->at};
-  reading.lost.erase(part);
-}
-
-void explain_epochs(LostKey& lost) {
-  for (const std::string_view key : {"epochs", "num_epochs", "num_train_epochs", "max_epochs", "n_epochs"}) {
-    if (is_same_key(lost.key, key)) lost.reason = "epochs depend on the data: --steps";
   }
 }
 

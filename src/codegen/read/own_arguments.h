@@ -38,13 +38,6 @@ void take_sharding(Reading& reading);
 // --deepspeed_config FILE, an argument of DeepSpeed's own (deepspeed/__init__.py, _add_core_arguments): a file of settings.
 void name_file_of_deepspeed(Reading& reading);
 
-// Megatron's --lr-warmup-fraction is a part of --lr-decay-iters (megatron/training/training.py, get_optimizer_param_scheduler), which
-// need not be the steps.
-void count_warmup_of_decay(Reading& reading);
-
-// "--epochs 3", whoever declares it: how many steps they are only the data say.
-void explain_epochs(LostKey& lost);
-
 // "--model_name meta-llama/Llama-3.1-8B", "--model_name gpt2": a name that means a model wherever it stands.
 void take_model(Reading& reading);
 

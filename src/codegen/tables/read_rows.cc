@@ -26,6 +26,8 @@ void read_read_row(const Value& value, KeyTable& table, TableMistakes& mistakes)
   reader.get("drop", row.drop);
   reader.get("file", row.is_file);
   reader.get("first", row.is_first);
+  reader.get("part_of", row.part_of);
+  reader.get("count", row.is_counted);
   reader.get("type", type);
   row.when = field_condition(reader.child("when"), mistakes);
   row.unless = field_condition(reader.child("unless"), mistakes);

@@ -1,0 +1,71 @@
+// What tools start by options of their own, and what they take where nothing is said: each beside a near miss.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "codegen/read/read.h"
+#include "support/file_says.h"
+
+using namespace distsetup;
+
+namespace {
+
+struct ToolStart {
+  FileSays says;
+  std::string lost, warnings, refusal;
+
+  std::string text(const std::string& field) const { return says.text(field); }
+  bool has_lost(std::string_view words) const { return lost.find(words) != std::string::npos; }
+};
+
+ToolStart tool_start(const std::string& name, const std::string& text) {
+  INFO(text);
+  Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
+  ToolStart out;
+  for (const Diagnostic& one : read.diagnostics) (read.ok() ? out.warnings : out.refusal) += one.message + "\n";
+  if (!read.ok()) return out;
+  for (const Reading& one : *read) {
+    for (const LostKey& lost : one.lost) out.lost += lost.key + "=" + lost.text + ": " + lost.reason + "\n";
+  }
+  Result<ReadFields> fields = merge_readings(*read);
+  for (const Diagnostic& one : fields.diagnostics) out.refusal += one.message + "\n";
+  if (fields.ok()) out.says = {*fields, std::move(*read)};
+  return out;
+}
+
+const std::string kMegatron =
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --ffn-hidden-size 5504 --num-attention-heads 16"
+    " --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 4 --global-batch-size 128 --train-iters 1000 --lr 1e-4"
+    " --bf16 --vocab-size 32000 ";
+
+}  // namespace
+
+TEST_CASE("tool starts: Megatron-LM's pipeline is not interleaved unless a flag says so", "[read]") {
+  const auto chunks = [](const std::string& flags) { return tool_start("a.sh", kMegatron + flags).text("strategy.virtual_stages"); };
+  CHECK(chunks("--pipeline-model-parallel-size 2") == "1");
+  CHECK(chunks("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3") == "4");
+  CHECK(chunks("--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2") == "2");
+  CHECK(chunks("--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*12|t*12L'").empty());
+  CHECK(chunks("").empty());
+}
+
+TEST_CASE("tool starts: Megatron-LM's warm-up is a part of the decay", "[read]") {
+  const auto warmup = [](const std::string& flags) { return tool_start("a.sh", kMegatron + "--lr-warmup-fraction " + flags); };
+  const ToolStart shorter = warmup(".01 --lr-decay-iters 800");
+  CHECK(shorter.text("train.warmup_steps") == "8");
+  CHECK(shorter.has_lost("lr_decay_iters=800: a plan's learning rate ends with its steps"));
+  CHECK(warmup(".01 --lr-decay-iters 320000").text("train.warmup_steps") == "3200");
+  CHECK(warmup(".01").text("train.warmup_steps") == "10");
+  const ToolStart open = warmup(".01 --lr-decay-iters $DECAY");
+  CHECK(open.text("train.warmup_steps").empty());
+  CHECK(open.has_lost("lr_warmup_fraction=.01: it is a part of --lr-decay-iters"));
+}
+
+TEST_CASE("tool starts: an activation of a fork that gates is said by its name", "[read]") {
+  CHECK(tool_start("a.sh", kMegatron + "--activation swiglu").text("model.gated_mlp") == "true");
+  const ToolStart geglu = tool_start("a.sh", kMegatron + "--activation geglu");
+  CHECK(geglu.text("model.gated_mlp") == "true");
+  CHECK(geglu.text("model.activation") == "gelu");
+  CHECK(tool_start("a.sh", kMegatron + "--activation gelu").text("model.gated_mlp") == "false");
+  CHECK(tool_start("a.sh", kMegatron).text("model.gated_mlp") == "false");
+  CHECK(tool_start("a.sh", kMegatron + "--swiglu").text("model.gated_mlp") == "true");
+}
