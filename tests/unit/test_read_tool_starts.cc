@@ -69,3 +69,17 @@ TEST_CASE("tool starts: an activation of a fork that gates is said by its name",
   CHECK(tool_start("a.sh", kMegatron).text("model.gated_mlp") == "false");
   CHECK(tool_start("a.sh", kMegatron + "--swiglu").text("model.gated_mlp") == "true");
 }
+
+TEST_CASE("tool starts: Lightning's devices by their numbers", "[read]") {
+  const auto file = [](const std::string& devices) {
+    return tool_start("l.yaml",
+                      "trainer:\n  accelerator: gpu\n  strategy: ddp\n  devices: " + devices +
+                          "\n  num_nodes: 2\n  max_steps: 1000\nmodel: {class_path: my.Model}\ndata: {class_path: my.Data}\n");
+  };
+  CHECK(file("0,1").text("hardware.gpus_per_node") == "2");
+  CHECK(file("[0, 1, 2]").text("hardware.gpus_per_node") == "3");
+  CHECK(file("\"3,\"").text("hardware.gpus_per_node") == "1");
+  CHECK(file("\"2\"").text("hardware.gpus_per_node") == "2");
+  CHECK(file("[-1]").text("hardware.gpus_per_node").empty());
+  CHECK(file("auto").text("hardware.gpus_per_node").empty());
+}

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "codegen/read/settings.h"
+
 namespace distsetup {
 namespace {
 
@@ -59,6 +61,45 @@ void for_each_condition(const KeyTable& table, const Visit& visit) {
 }
 
 }  // namespace
+
+// Fields that say how a file is written, not what is trained: tried out, and not carried.
+bool is_hidden(const std::string& field) {
+  static const std::set<std::string> kCarried = {"derived.zero_stage",
+                                                 "derived.offload",
+                                                 "derived.hybrid",
+                                                 "derived.world",
+                                                 "derived.one_process",
+                                                 "derived.pipeline_batch",
+                                                 "derived.save_interval",
+                                                 "derived.warmup_ratio",
+                                                 "derived.lr_decay_ratio",
+                                                 "derived.betas",
+                                                 "derived.mesh_2d",
+                                                 "derived.positive_seed",
+                                                 "derived.timeout_minutes",
+                                                 "derived.min_learning_rate_factor",
+                                                 "derived.lora_alpha_factor",
+                                                 "derived.epochs",
+                                                 "derived.epoch_micro_batches",
+                                                 "derived.samples",
+                                                 "derived.data_paths",
+                                                 "derived.data_epochs",
+                                                 "derived.sources",
+                                                 "derived.source_weights",
+                                                 "derived.tokenizer",
+                                                 "derived.chat_template",
+                                                 "derived.packing",
+                                                 "derived.attention",
+                                                 "derived.code_base",
+                                                 "derived.prompt_format",
+                                                 "derived.synthetic",
+                                                 "derived.held_out",
+                                                 "derived.layers_per_virtual_stage",
+                                                 "derived.learned_positions",
+                                                 "derived.expert_factor",
+                                                 "derived.feed_forward_factor"};
+  return field.starts_with("derived.") && !field.starts_with(kSourceField) && kCarried.count(field) == 0;
+}
 
 std::vector<ReadVariable> read_variables(const KeyTable& table) {
   std::map<std::string, std::vector<std::string>> mentioned;

@@ -21,6 +21,9 @@ struct ReadVariable {
 // The fields that conditions of the table's rows ask about, each with its domain.
 std::vector<ReadVariable> read_variables(const KeyTable& table);
 
+// Fields that say how a file is written, not what is trained: tried out, and not carried.
+bool is_hidden(const std::string& field);
+
 // Pairs of fields that restrict each other: tried together where both are.
 const std::vector<std::pair<std::string, std::string>>& dependent_fields();
 

@@ -12,6 +12,7 @@
 #include "base/names.h"
 #include "base/value_json.h"
 #include "codegen/read/checks.h"
+#include "codegen/read/domains.h"
 #include "codegen/read/match.h"
 #include "codegen/read/settings.h"
 #include "codegen/read/value_search.h"
@@ -19,45 +20,6 @@
 
 namespace distsetup {
 namespace {
-
-// Fields that say how a file is written, not what is trained: tried out, and not carried.
-bool is_hidden(const std::string& field) {
-  static const std::set<std::string> kCarried = {"derived.zero_stage",
-                                                 "derived.offload",
-                                                 "derived.hybrid",
-                                                 "derived.world",
-                                                 "derived.one_process",
-                                                 "derived.pipeline_batch",
-                                                 "derived.save_interval",
-                                                 "derived.warmup_ratio",
-                                                 "derived.lr_decay_ratio",
-                                                 "derived.betas",
-                                                 "derived.mesh_2d",
-                                                 "derived.positive_seed",
-                                                 "derived.timeout_minutes",
-                                                 "derived.min_learning_rate_factor",
-                                                 "derived.lora_alpha_factor",
-                                                 "derived.epochs",
-                                                 "derived.epoch_micro_batches",
-                                                 "derived.samples",
-                                                 "derived.data_paths",
-                                                 "derived.data_epochs",
-                                                 "derived.sources",
-                                                 "derived.source_weights",
-                                                 "derived.tokenizer",
-                                                 "derived.chat_template",
-                                                 "derived.packing",
-                                                 "derived.attention",
-                                                 "derived.code_base",
-                                                 "derived.prompt_format",
-                                                 "derived.synthetic",
-                                                 "derived.held_out",
-                                                 "derived.layers_per_virtual_stage",
-                                                 "derived.learned_positions",
-                                                 "derived.expert_factor",
-                                                 "derived.feed_forward_factor"};
-  return field.starts_with("derived.") && !field.starts_with(kSourceField) && kCarried.count(field) == 0;
-}
 
 class TableReading {
  public:
@@ -289,6 +251,10 @@ class TableReading {
       for (const Json& one : row.of) add(one);
       for (const auto& [from, to] : row.values) add(to);
     }
+    const bool is_number = std::any_of(table_.rows.begin(), table_.rows.end(), [&key](const KeyRow& row) {
+      return is_same_key(row.key, key) && !row.field.empty() && row.type == KeyType::kInt && row.value_map.empty();
+    });
+    if (is_number && !values.empty()) values.insert(values.begin(), "a whole number");
     const bool is_one = std::any_of(values.begin(), values.end(), [&found](const std::string& v) { return same_name(v, found.text); });
     return is_one || values.size() > 12 ? std::vector<std::string>{} : values;
   }
