@@ -70,6 +70,34 @@ TEST_CASE("tool starts: an activation of a fork that gates is said by its name",
   CHECK(tool_start("a.sh", kMegatron + "--swiglu").text("model.gated_mlp") == "true");
 }
 
+TEST_CASE("tool starts: settings over a recipe of Megatron-Bridge, and its file", "[read]") {
+  const std::string start = "torchrun --nproc_per_node=8 run_recipe.py --recipe llama3_8b ";
+  const ToolStart over = tool_start(
+      "a.sh", start + "model.tensor_model_parallel_size=2 train.micro_batch_size=1 train.global_batch_size=256 optimizer.lr=1e-4\n");
+  CHECK(over.text("mesh.tp") == "2");
+  CHECK(over.text("micro_batch") == "1");
+  CHECK(over.text("train.global_batch") == "256");
+  CHECK(over.text("train.learning_rate") == "0.0001");
+  CHECK(over.text("train.weight_decay").empty());  // the recipe's
+  // NeMo's own names are another thing.
+  CHECK(tool_start("a.sh", start + "model.tensor_model_parallel_size=2 model.micro_batch_size=1\n").text("micro_batch") == "1");
+  CHECK(tool_start("a.sh", start + "--config-file b.yaml\n").has_lost("config_file=b.yaml: it is a file of its own"));
+  CHECK(tool_start("a.sh", "torchrun --nproc_per_node=8 \"$@\" --config-file b.yaml\n").has_lost("config_file=b.yaml: it is a file"));
+  CHECK_FALSE(tool_start("a.sh", start + "--config-file main\n").has_lost("it is a file of its own"));
+}
+
+TEST_CASE("tool starts: SkyRL draws answers, and its strategy is its own", "[read]") {
+  for (const std::string program : {"skyrl.train.entrypoints.main_base", "skyrl_train.entrypoints.main_base"}) {
+    const ToolStart one = tool_start("a.sh", "uv run --isolated -m " + program + " trainer.strategy=fsdp2 trainer.epochs=20\n");
+    CHECK(one.text("strategy.trainer") == "fsdp2");
+    CHECK(one.warnings.find("trains by rollouts") != std::string::npos);
+    CHECK_FALSE(one.has_lost("no plan has this strategy"));
+  }
+  const ToolStart other = tool_start("a.sh", "python -m own.train trainer.strategy=deep trainer.devices=2\n");
+  CHECK(other.warnings.empty());
+  CHECK(other.has_lost("trainer.strategy=deep"));
+}
+
 TEST_CASE("tool starts: Lightning's devices by their numbers", "[read]") {
   const auto file = [](const std::string& devices) {
     return tool_start("l.yaml",
@@ -82,4 +110,11 @@ TEST_CASE("tool starts: Lightning's devices by their numbers", "[read]") {
   CHECK(file("\"2\"").text("hardware.gpus_per_node") == "2");
   CHECK(file("[-1]").text("hardware.gpus_per_node").empty());
   CHECK(file("auto").text("hardware.gpus_per_node").empty());
+}
+
+TEST_CASE("tool starts: a schedule by Transformers' own name ends where that one ends", "[read]") {
+  const std::string own = "accelerate launch --num_processes 4 own.py --learning_rate 2e-5 --wandb_entity me --dataset_mixer x ";
+  CHECK(tool_start("a.sh", own + "--lr_scheduler_type linear\n").text("train.min_learning_rate") == "0");
+  CHECK(tool_start("a.sh", own + "--lr_scheduler_type cosine\n").text("train.min_learning_rate") == "0");
+  CHECK(tool_start("a.sh", own + "--lr_scheduler_type constant\n").text("train.min_learning_rate").empty());
 }

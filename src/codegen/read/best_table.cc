@@ -105,6 +105,8 @@ bool is_script_of_trl(const std::string& program) {
          program.starts_with("trl/scripts/") || program.find("/trl/scripts/") != std::string::npos;
 }
 
+}  // namespace
+
 Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found) {
   reading.table.clear();
   const std::string tool = reading.tool;
@@ -188,6 +190,14 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     reading.fields.emplace("strategy.sharding", ReadField{Json("zero3"), fsdp->key, fsdp->at, false, true});
     reading.lost.erase(fsdp);
   }
+  // Transformers' get_scheduler, by the name that its argument has: both of these end at 0.
+  const auto schedule = reading.fields.find("train.lr_schedule");
+  const bool is_of_transformers = schedule != reading.fields.end() && is_same_key(schedule->second.key, "lr_scheduler_type");
+  if (is_of_transformers && (schedule->second.value == "linear" || schedule->second.value == "cosine"))
+    reading.fields.try_emplace("train.min_learning_rate", ReadField{Json(0), schedule->second.key, schedule->second.at, true});
+  // A file of settings, of whatever tool.
+  for (LostKey& lost : reading.lost)
+    lost.is_file = lost.is_file || (is_same_key(lost.key, "config_file") && is_settings_file(lost.text));
   // AdamW by its plain name, whatever another tool calls its own.
   const auto plain = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return (is_same_key(one.key, "optimizer") || is_same_key(one.key, "optim")) && same_name(one.text, "adamw");
@@ -202,6 +212,12 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {
     // What another tool makes of a key of that name is no reason here.
+    if (lost.is_file && is_same_key(lost.key, "config_file")) {
+      lost.reason = "it is a file of its own: give it beside this one";
+      lost.why = LostKey::Why::kNotSupported;
+      lost.help.clear();
+      continue;
+    }
     if (lost.why == LostKey::Why::kNotSupported && lost.reason.find(tool) == std::string::npos) continue;
     lost.why = LostKey::Why::kNotSupported;
     lost.reason = "no table knows the arguments of " + program;
@@ -210,8 +226,6 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   for (LostKey& lost : reading.lost) explain_epochs(lost);
   return reading;
 }
-
-}  // namespace
 
 FoundKey script_of_trl(const std::string& program) {
   FoundKey script;
@@ -269,6 +283,7 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
                                                                            {"swift", "ms-swift/keys.yaml"},
                                                                            {"axolotl", "axolotl/keys.yaml"},
                                                                            {"axolotl.cli.train", "axolotl/keys.yaml"},
+                                                                           {"automodel", "automodel/keys.yaml"},
                                                                            {"megatron", "ms-swift-megatron/keys.yaml"}};
   if (const auto own = kOfTools.find(program.substr(program.rfind('/') + 1)); own != kOfTools.end())
     return reading_by(templates, own->second, source, file);
@@ -306,86 +321,6 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
   best = best_reading(templates, told, source, file);
   if (best.ok()) explain_own_arguments(program, *best);
   return best;
-}
-
-namespace {
-
-// NeMo's names for arguments of Megatron-LM (nemo/collections/nlp, megatron_gpt_config.yaml of its release 1.23), below "model.".
-std::vector<FoundKey> as_megatron(const std::vector<FoundKey>& found) {
-  static const std::map<std::string, std::string, std::less<>> kNames = {
-      {"model.micro_batch_size", "micro_batch_size"},
-      {"model.global_batch_size", "global_batch_size"},
-      {"model.tensor_model_parallel_size", "tensor_model_parallel_size"},
-      {"model.pipeline_model_parallel_size", "pipeline_model_parallel_size"},
-      {"model.context_parallel_size", "context_parallel_size"},
-      {"model.expert_model_parallel_size", "expert_model_parallel_size"},
-      {"model.encoder_seq_length", "seq_length"},
-      {"model.hidden_size", "hidden_size"},
-      {"model.ffn_hidden_size", "ffn_hidden_size"},
-      {"model.num_layers", "num_layers"},
-      {"model.num_attention_heads", "num_attention_heads"},
-      {"model.activations_checkpoint_granularity", "recompute_granularity"},
-      {"model.optim.lr", "lr"},
-      {"model.optim.weight_decay", "weight_decay"}};
-  std::vector<FoundKey> out;
-  for (const FoundKey& one : found) {
-    const auto name = kNames.find(one.key);
-    if (name == kNames.end() || one.text == "null") continue;
-    out.push_back(one);
-    out.back().key = name->second;
-  }
-  const bool is_nemo = std::any_of(out.begin(), out.end(), [](const FoundKey& one) {
-    return one.key.ends_with("parallel_size") || one.key.ends_with("batch_size");
-  });
-  return is_nemo ? out : std::vector<FoundKey>{};
-}
-
-}  // namespace
-
-Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
-                                     const std::string& file) {
-  static const std::set<std::string, std::less<>> kOfTrainer = {"trainer.devices",
-                                                                "trainer.num_nodes",
-                                                                "trainer.precision",
-                                                                "trainer.strategy",
-                                                                "trainer.max_steps",
-                                                                "trainer.gradient_clip_val",
-                                                                "trainer.accumulate_grad_batches"};
-  const std::vector<FoundKey> of_megatron = as_megatron(found);
-  const auto is_of_megatron = [&of_megatron](const FoundKey& one) {
-    return std::any_of(of_megatron.begin(), of_megatron.end(), [&one](const FoundKey& other) { return other.at == one.at; });
-  };
-  std::vector<FoundKey> known;
-  std::vector<LostKey> lost;
-  for (FoundKey one : found) {
-    if (is_of_megatron(one) || (!of_megatron.empty() && one.key == "trainer.accumulate_grad_batches")) continue;
-    if (one.key == "trainer.nnodes") one.key = "trainer.num_nodes";  // verl's names
-    if (one.key == "trainer.n_gpus_per_node") one.key = "trainer.devices";
-    const bool is_lightnings = one.key != "trainer.strategy" || (one.text != "fsdp2" && one.text != "megatron");  // SkyRL's
-    if (kOfTrainer.count(one.key) > 0 && is_lightnings) {
-      known.push_back(one);
-    } else {
-      lost.push_back({one.key, one.text, "it is set over a configuration of the program's own, which is not read", one.at});
-    }
-  }
-  Reading reading;
-  if (!known.empty()) {
-    Result<Reading> of_trainer = reading_by(templates, "lightning/keys.yaml", {nullptr, std::move(known), nullptr}, file);
-    if (!of_trainer.ok()) return of_trainer;
-    reading = as_own_script(std::move(*of_trainer), program, found);
-  }
-  if (!of_megatron.empty()) {
-    Result<Reading> model = reading_by(templates, "megatron-lm/keys.yaml", {nullptr, of_megatron, nullptr}, file);
-    if (!model.ok()) return model;
-    Reading own = as_own_script(std::move(*model), program, of_megatron);
-    for (auto& [field, value] : own.fields) reading.fields.emplace(field, value);
-    reading.lost.insert(reading.lost.end(), own.lost.begin(), own.lost.end());
-    reading.fields.emplace("strategy.trainer", ReadField{Json("megatron"), "(trainer)", of_megatron[0].at, true});
-  }
-  reading.file = file;
-  reading.tool = "overrides of " + program;
-  reading.lost.insert(reading.lost.end(), lost.begin(), lost.end());
-  return reading;
 }
 
 Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file) {

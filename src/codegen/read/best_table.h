@@ -40,6 +40,9 @@ FoundKey script_of_trl(const std::string& program);
 Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
                                      const std::string& file);
 
+// What a table made of arguments of a program of one's own: what they say by their usual names, without what the table's tool assumes.
+Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found);
+
 // By one table.
 Result<Reading> reading_by(const TemplateSet& templates, const std::string& path, const FileSource& source, const std::string& file);
 

@@ -91,7 +91,8 @@ const MethodWord* method_of(const foreign::LaunchStage& stage) {
 bool has_keys_of_rollouts(const std::vector<FoundKey>& keys) {
   return std::any_of(keys.begin(), keys.end(), [](const FoundKey& one) {
     return one.key == "num_generations" || one.key == "reward_funcs" || one.key == "algorithm.adv_estimator" ||
-           one.key == "advantage_estimator" || one.key == "ppo_epochs" || one.key == "actor_model_name_or_path";
+           one.key == "advantage_estimator" || one.key.ends_with(".advantage_estimator") || one.key == "ppo_epochs" ||
+           one.key == "actor_model_name_or_path";
   });
 }
 
@@ -103,8 +104,9 @@ std::string_view what_no_plan_does(const foreign::LaunchStage& stage, const std:
     return is_drawn ? kRollouts : "";
   }
   if (named != nullptr && named->does == kRollouts) return kRollouts;
-  const bool is_of_skyrl = stage.name.find("skyrl") != std::string::npos && stage.name.ends_with("main_base");
-  if (is_of_skyrl) return kRollouts;
+  const bool is_of_skyrl = stage.name.starts_with("skyrl.train.") || stage.name.starts_with("skyrl_train.") ||
+                           (stage.name.find("skyrl") != std::string::npos && stage.name.ends_with("main_base"));
+  if (is_of_skyrl) return kRollouts;  // its trainers all do
   if (has_keys_of_rollouts(keys)) return kRollouts;
   return named == nullptr ? "" : named->does;
 }

@@ -180,7 +180,8 @@ class ScriptReader {
       };
       return is_settings_file(word.text) && std::none_of(stage.options.begin(), stage.options.end(), has);
     };
-    return is_settings_file(stage.value("config")) || std::any_of(stage.positionals.begin(), stage.positionals.end(), is_file);
+    return is_settings_file(stage.value("config")) || is_settings_file(stage.value("config_file")) ||
+           std::any_of(stage.positionals.begin(), stage.positionals.end(), is_file);
   }
 
   void add(Result<Reading> reading) {

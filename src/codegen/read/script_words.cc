@@ -9,6 +9,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "codegen/read/match.h"
+#include "codegen/read/own_arguments.h"
 #include "codegen/shell/arguments.h"
 #include "codegen/shell/starts_training.h"
 
@@ -39,6 +40,9 @@ Reading unread(const std::vector<FoundKey>& found, const std::string& file, cons
                             is_of_hydra ? "it names a configuration of the program's own, which is not read"
                                         : fmt::format("no table knows the arguments of {}", what),
                             one.at});
+    if (one.key != "config_file" || !is_settings_file(one.text)) continue;
+    reading.lost.back().reason = "it is a file of its own: give it beside this one";
+    reading.lost.back().is_file = true;
   }
   return reading;
 }
