@@ -70,6 +70,29 @@ TEST_CASE("tool starts: an activation of a fork that gates is said by its name",
   CHECK(tool_start("a.sh", kMegatron + "--swiglu").text("model.gated_mlp") == "true");
 }
 
+TEST_CASE("tool starts: axolotl hands its launcher what stands behind two dashes", "[read]") {
+  const ToolStart torchrun = tool_start("a.sh", "axolotl train ax.yaml --launcher torchrun -- --nproc_per_node=8 --nnodes=2\n");
+  CHECK(torchrun.text("hardware.nodes") == "2");
+  CHECK(torchrun.text("hardware.gpus_per_node") == "8");
+  CHECK_FALSE(torchrun.has_lost("launcher="));
+  CHECK(torchrun.has_lost("config=ax.yaml"));
+  const ToolStart accelerate = tool_start("a.sh", "axolotl train ax.yaml -- --num_processes=4 --num_machines 1\n");
+  CHECK(accelerate.text("hardware.gpus_per_node") == "4");
+  CHECK(tool_start("a.sh", "axolotl train ax.yaml --num-processes 4\n").text("derived.world") == "4");
+  CHECK(tool_start("a.sh", "axolotl train ax.yaml --launcher python\n").text("hardware.gpus_per_node").empty());
+  CHECK(tool_start("a.sh", "axolotl train ax.yaml --micro-batch-size 2\n").text("micro_batch") == "2");
+}
+
+TEST_CASE("tool starts: automodel, with and without a domain", "[read]") {
+  for (const std::string line : {"automodel finetune llm -c m.yaml --nproc-per-node 8", "automodel m.yaml --nproc-per-node 8"}) {
+    const ToolStart one = tool_start("a.sh", line + " --step_scheduler.max_steps 20\n");
+    CHECK(one.text("hardware.gpus_per_node") == "8");
+    CHECK(one.text("train.steps") == "20");
+    CHECK(one.has_lost("config=m.yaml: it is a file of its own"));
+  }
+  CHECK(tool_start("a.sh", "automodel m.yaml\n").text("hardware.gpus_per_node").empty());
+}
+
 TEST_CASE("tool starts: settings over a recipe of Megatron-Bridge, and its file", "[read]") {
   const std::string start = "torchrun --nproc_per_node=8 run_recipe.py --recipe llama3_8b ";
   const ToolStart over = tool_start(

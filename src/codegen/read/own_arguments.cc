@@ -47,7 +47,7 @@ const foreign::ShellWord* file_of_tool(const foreign::LaunchStage& stage, const 
   const bool is_only_argument =
       name.find('.') != std::string::npos && !name.ends_with(".sh") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
       std::all_of(stage.options.begin(), stage.options.end(), [](const auto& one) { return one.name == "local_rank"; });
-  if (!is_first && !is_only_argument && name != "axolotl" && name != "axolotl.cli.train") return nullptr;
+  if (!is_first && !is_only_argument && name != "axolotl" && name != "axolotl.cli.train" && name != "automodel") return nullptr;
   for (const foreign::ShellWord& word : stage.positionals) {
     if (word.text.find('=') != std::string::npos || !is_settings_file(word.text)) continue;
     // Behind an option it is one more of that option's values: --dataset a.json b.json.

@@ -10,6 +10,7 @@
 #include "codegen/shell/arguments.h"
 #include "codegen/shell/launch_switches.h"
 #include "codegen/shell/slurm_names.h"
+#include "codegen/shell/tool_launchers.h"
 #include "codegen/shell/wrappers.h"
 
 namespace distsetup::foreign {
@@ -69,7 +70,9 @@ class LineReader {
         ++at_;
         continue;
       }
-      if (program == LaunchProgram::kScript && (is_swift(at_) || is_xtuner(at_) || is_llamafactory(at_))) add_launcher_of_tool();
+      if (program == LaunchProgram::kScript) {
+        if (std::optional<LaunchStage> launcher = launcher_of_tool(script_, command_, at_)) stages_.push_back(std::move(*launcher));
+      }
       stage(program);
       if (stages_.back().program == LaunchProgram::kScript) break;
     }
@@ -111,13 +114,14 @@ class LineReader {
     const bool is_module = at_ > 0 && words_[at_ - 1].text == "-m" && !(at_ > 1 && base_name(words_[at_ - 2].text) == "debugpy-run");
     if (is_module && (base == "torch.distributed.run" || base == "torch.distributed.launch")) return LaunchProgram::kTorchrun;
     if (is_module_of_uv(words_, at_)) return program_of_module(base);
-    if ((leads() || is_wrapped()) && is_swift(at_)) return LaunchProgram::kScript;
+    if ((leads() || is_wrapped()) && is_swift(words_, at_)) return LaunchProgram::kScript;
     if (leads() && (is_script_name(words_[at_].text) || is_tool(base))) return LaunchProgram::kScript;
     return is_wrapped() && (is_wrapped_script() || trains_by_name(base)) ? LaunchProgram::kScript : LaunchProgram::kOther;
   }
 
   static bool is_tool(std::string_view base) {
-    return base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl" || base == "xtuner";
+    return base == "llamafactory-cli" || base == "axolotl" || base == "lightning" || base == "trl" || base == "xtuner" ||
+           base == "automodel";
   }
 
   bool leads() const { return !stages_.empty() || at_ == 0; }
@@ -136,94 +140,18 @@ class LineReader {
     return word.ends_with(".py") && words_[at_ - 1].text == "run" && base_name(words_[0].text) == "uv";
   }
 
-  bool is_swift(size_t i) const {
-    const std::string base = base_name(words_[i].text), task = i + 1 < words_.size() ? words_[i + 1].text : "";
-    return (base == "megatron" || base == "swift") && (task == "sft" || task == "pt" || task == "rlhf");
-  }
-
-  bool is_xtuner(size_t i) const {
-    return base_name(words_[i].text) == "xtuner" && i + 1 < words_.size() && words_[i + 1].text == "train";
-  }
-
-  bool is_llamafactory(size_t i) const {
-    const bool trains = base_name(words_[i].text) == "llamafactory-cli" && i + 1 < words_.size() && words_[i + 1].text == "train";
-    LaunchOption ray;
-    return trains && !(variable_in_environment("USE_RAY", ray) && ray.value != "0");  // Ray starts its own workers
-  }
-
-  // ms-swift's command starts torchrun by itself where one of two variables says of how many (swift/cli/main.py, get_torchrun_args);
-  // xtuner's as well (xtuner/entry_point.py, cli), and LLaMA-Factory's (src/llamafactory/cli.py, Command.TRAIN).
-  void add_launcher_of_tool() {
-    LaunchStage out;
-    out.program = LaunchProgram::kTorchrun;
-    out.name = words_[at_].text;
-    out.span = words_[at_].span;
-    out.command = command_;
-    for (const char* variable : {"NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
-      LaunchOption option;
-      if (!variable_in_environment(variable, option)) continue;
-      for (const char* c = variable; *c != '\0'; ++c) option.name += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
-      option.spelled = "--" + option.name;
-      option.has_value = true;
-      out.options.push_back(std::move(option));
-    }
-    if (out.find("nproc_per_node") != nullptr || out.find("nnodes") != nullptr) stages_.push_back(std::move(out));
-  }
-
   // Every option that torchrun is not given it takes from PET_ and its name (torch/distributed/argparse_util.py, env).
   void add_defaults_of_torchrun(LaunchStage& stage) const {
     for (const char* name : {"nnodes", "nproc_per_node"}) {
       LaunchOption option;
       std::string variable = "PET_";
       for (const char* c = name; *c != '\0'; ++c) variable += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
-      if (stage.has(name) || !variable_in_environment(variable, option)) continue;
+      if (stage.has(name) || !variable_in_environment(script_, command_, at_, variable, option)) continue;
       option.name = name;
       option.spelled = variable;
       option.has_value = true;
       stage.defaults.push_back(std::move(option));
     }
-  }
-
-  // In front of the command, exported before it, or of the container.
-  bool variable_in_environment(std::string_view name, LaunchOption& out) const {
-    const auto take = [&out](const ShellAssignment& one) {
-      out.value = one.known.empty() ? one.value.text : one.known;
-      out.span = one.span;
-      out.value_span = one.value.span;
-      return true;
-    };
-    for (const ShellAssignment& one : script_.commands[command_].assignments) {
-      if (one.name == name) return take(one);
-    }
-    for (size_t i = 1; is_wrapped() && i < at_; ++i) {  // docker exec -e NPROC_PER_NODE=8 box swift sft
-      const std::string& word = words_[i].text;
-      if (word.size() <= name.size() || !word.starts_with(name) || word[name.size()] != '=') continue;
-      out.value = word.substr(name.size() + 1);
-      out.span = out.value_span = words_[i].span;
-      return true;
-    }
-    const auto exports = [name](const ShellCommand& one) {
-      return !one.words.empty() && one.words[0].text == "export" &&
-             (std::any_of(one.words.begin(), one.words.end(), [name](const ShellWord& word) { return word.text == name; }) ||
-              std::any_of(one.assignments.begin(), one.assignments.end(), [name](const auto& set) { return set.name == name; }));
-    };
-    const auto begin = script_.commands.begin(), end = begin + static_cast<std::ptrdiff_t>(command_);
-    if (std::any_of(begin, end, exports)) {
-      for (size_t i = command_; i-- > 0;) {
-        for (const ShellAssignment& one : script_.commands[i].assignments) {
-          const bool is_only_theirs = !script_.commands[i].words.empty() && script_.commands[i].words[0].text != "export";
-          if (one.name == name && !script_.commands[i].is_dead && !is_only_theirs) return take(one);
-        }
-      }
-    }
-    for (const OuterVariable& one : script_.outer) {
-      if (one.name != name) continue;
-      if (!one.is_known) return false;
-      out.value = one.value;
-      out.span = out.value_span = one.span;
-      return true;
-    }
-    return false;
   }
 
   static LaunchProgram program_of_module(std::string_view module) {
@@ -269,6 +197,7 @@ class LineReader {
       const bool is_wrapper = program == LaunchProgram::kScript && hands_on_program(words_, at_);
       if (is_wrapper) out.program = LaunchProgram::kOther;  // python submit.py --gpus 8 -- torchrun train.py
       if (is_wrapper) break;
+      if (word.text == "--" && program == LaunchProgram::kScript && base_name(out.name) == "axolotl") break;
       if (word.text == "--") continue;  // the end of options, in front of what is started or of its arguments
       if (!is_option(word.text)) {
         if (program != LaunchProgram::kScript && !is_open_in_front()) break;
@@ -285,6 +214,7 @@ class LineReader {
       out.options.push_back(option(word, switches, program));
     }
     if (program == LaunchProgram::kTorchrun) add_defaults_of_torchrun(out);
+    if (out.program == LaunchProgram::kScript) add_launcher_of_options(out);
     stages_.push_back(std::move(out));
     if (program == LaunchProgram::kScript || program == LaunchProgram::kSrun || program == LaunchProgram::kMpirun ||
         at_ >= words_.size())
@@ -294,6 +224,17 @@ class LineReader {
     if (again == LaunchProgram::kOther) {
       stage(LaunchProgram::kScript);
     }
+  }
+
+  // axolotl train FILE --launcher torchrun -- --nproc_per_node=8: what stands behind "--" is the launcher's.
+  void add_launcher_of_options(LaunchStage& tool) {
+    std::optional<LaunchStage> launcher = launcher_of_options(tool);
+    const bool has_more = at_ < words_.size() && words_[at_].text == "--";
+    for (size_t end = has_more ? words_.size() : at_; at_ < end && !is_operator(words_[at_]); ++at_) {
+      if (launcher && is_option(words_[at_].text) && words_[at_].text != "--")
+        launcher->options.push_back(option(words_[at_], switches_of(launcher->program), launcher->program));
+    }
+    if (launcher && !launcher->options.empty()) stages_.push_back(std::move(*launcher));
   }
 
   // torchrun $DISTRIBUTED_ARGS train.py: the launcher's options, and no script.
