@@ -355,3 +355,25 @@ TEST_CASE("lint starts: names that nothing has: of a pod, and of a variable", "[
                 {"ENV007", kNothing, "a.sh", "export LOCAL_RANK=0\ntorchrun --nproc_per_node=8 train.py\n"},
                 {"ENV007", "warning", "a.sh", "export RANK=0\nsrun python train.py\n"}});
 }
+
+TEST_CASE("lint starts: GPUs of Ray and of an operator against those of a pod", "[lint]") {
+  const auto ray = [](const std::string& told, const std::string& limits) {
+    return "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n    rayStartParams: {" + told +
+           "}\n    template: {spec: {containers: [{name: h, image: x, resources: {limits: {" + limits + "}}}]}}\n";
+  };
+  const auto job = [](const std::string& processes) {
+    return "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n"
+           "  runtimeRef: {name: torch-distributed}\n  trainer:\n    numNodes: 2\n    numProcPerNode: " +
+           processes + "\n    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n    command: [torchrun, train.py]\n";
+  };
+  check_starts({{"K8S015", "warning", "r.yaml", ray("num-gpus: '8'", "cpu: 4")},
+                {"K8S015", "warning", "r.yaml", ray("num-gpus: '8'", "nvidia.com/gpu: 4")},
+                {"K8S015", kNothing, "r.yaml", ray("num-gpus: '8'", "nvidia.com/gpu: 8")},
+                {"K8S015", kNothing, "r.yaml", ray("num-gpus: '0'", "cpu: 4")},
+                {"K8S015", kNothing, "r.yaml", ray("num-gpus: '1'", "vendor.com/vgpu: 1")},
+                {"K8S015", kNothing, "r.yaml", ray("", "nvidia.com/gpu: 8")},
+                {"TR008", "warning", "t.yaml", job("4")},
+                {"TR008", "error", "t.yaml", job("16")},
+                {"TR008", kNothing, "t.yaml", job("8")},
+                {"TR008", kNothing, "t.yaml", job("auto")}});
+}

@@ -141,3 +141,36 @@ TEST_CASE("tool starts: a schedule by Transformers' own name ends where that one
   CHECK(tool_start("a.sh", own + "--lr_scheduler_type cosine\n").text("train.min_learning_rate") == "0");
   CHECK(tool_start("a.sh", own + "--lr_scheduler_type constant\n").text("train.min_learning_rate").empty());
 }
+
+TEST_CASE("tool starts: processes that an operator tells torchrun", "[read]") {
+  const auto train_job = [](const std::string& processes, const std::string& resources, const std::string& command) {
+    return "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n"
+           "  runtimeRef: {name: torch-distributed}\n  trainer:\n    numNodes: 2\n    numProcPerNode: " +
+           processes + "\n" + resources + "    command: [bash, -c]\n    args:\n      - |\n        " + command + "\n";
+  };
+  const std::string gpus = "    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n", start = " train.py --learning_rate 1e-5";
+  CHECK(tool_start("a.yaml", train_job("8", gpus, "torchrun" + start)).text("hardware.gpus_per_node") == "8");
+  CHECK(tool_start("a.yaml", train_job("4", "", "torchrun" + start)).text("hardware.gpus_per_node") == "4");
+  CHECK(tool_start("a.yaml", train_job("auto", gpus, "torchrun" + start)).text("hardware.gpus_per_node") == "8");
+  CHECK(tool_start("a.yaml", train_job("4", gpus, "torchrun" + start)).refusal.find("hardware.gpus_per_node is 4") !=
+        std::string::npos);
+  CHECK(tool_start("a.yaml", train_job("4", gpus, "torchrun --nproc_per_node=8" + start)).text("hardware.gpus_per_node") == "8");
+  const ToolStart tune = tool_start("a.yaml",
+                                    "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n"
+                                    "  runtimeRef: {name: torchtune-llama3.2-1b}\n  initializer:\n"
+                                    "    model: {storageUri: 'hf://meta-llama/Llama-3.2-1B'}\n  trainer:\n    numNodes: 1\n" +
+                                        gpus + "    args: [batch_size=32, epochs=1]\n");
+  CHECK(tune.has_lost("args=batch_size=32 epochs=1: arguments of the program"));
+  CHECK(tune.has_lost("initializer.model=hf://meta-llama/Llama-3.2-1B"));
+}
+
+TEST_CASE("tool starts: GPUs that only Ray is told of", "[read]") {
+  const std::string pod = "template: {spec: {containers: [{name: w, image: x, resources: {limits: {cpu: 4}}}]}}\n";
+  const ToolStart told =
+      tool_start("a.yaml",
+                 "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n"
+                 "    rayStartParams: {num-gpus: '8'}\n    " +
+                     pod + "  workerGroupSpecs:\n  - replicas: 1\n    groupName: w\n    rayStartParams: {num-gpus: '8'}\n    " + pod);
+  CHECK(told.text("hardware.nodes") == "2");
+  CHECK(told.text("hardware.gpus_per_node") == "8");
+}

@@ -66,7 +66,7 @@ void tr_allocation(const Document& d, const ScriptPart& part, const LaunchLine& 
                *wanted > *given ? fmt::format("torchrun waits for {} nodes, the {} has {}", *wanted, has_them, *given)
                                 : fmt::format("torchrun uses {} of the {}'s {} {}", *wanted, has_them, *given, them),
                {is_task       ? "use --nnodes=\"$SKYPILOT_NUM_NODES\""
-                : is_manifest ? "make --nnodes the number of pods"
+                : is_manifest ? fmt::format("make --nnodes {}", *given)
                               : "",
                 "",
                 {},
@@ -109,13 +109,11 @@ void sky_nodes(const Document& d, const LaunchStage& run, Findings& report) {
               .severity = Severity::kWarning});
 }
 
-// The operator tells torchrun how many processes a pod has, where its command does not say it.
+// The operator tells torchrun how many processes it starts, where its command does not say it.
 void pod_processes(const Document& d, Findings& report) {
   for (const Value& root : d.roots) {
-    const std::string kind = text(root, "kind");
-    const TreeNode per_pod = kind == "PyTorchJob" ? node(root, "spec.nprocPerNode")
-                             : kind == "TrainJob" ? node(root, "spec.trainer.numProcPerNode")
-                                                  : TreeNode{};
+    const std::string_view path = processes_of_operator(root);
+    const TreeNode per_pod = path.empty() ? TreeNode{} : node(root, path);
     const auto processes = per_pod ? number(per_pod.text()) : std::nullopt;
     const auto gpus = manifest_count(d, "gpus_per_node");
     if (!processes || !gpus || *gpus < 1 || *processes == *gpus || d.roots.size() != 1) continue;
@@ -128,7 +126,7 @@ void pod_processes(const Document& d, Findings& report) {
     if (is_read)
       report.add("TR008", d, value_span(d, *per_pod.value),
                  fmt::format("{} processes per node, the pod has {} GPUs", *processes, *gpus),
-                 {.help = fmt::format("make {} the GPUs that a pod asks for", kind == "TrainJob" ? "numProcPerNode" : "nprocPerNode"),
+                 {.help = fmt::format("make {} the GPUs that a pod asks for", path.substr(path.rfind('.') + 1)),
                   .severity = *processes > *gpus ? std::optional<Severity>() : Severity::kWarning});
   }
 }

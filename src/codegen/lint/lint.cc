@@ -33,6 +33,7 @@
 #include "codegen/lint/pipe_status.h"
 #include "codegen/lint/plan_level.h"
 #include "codegen/lint/pod_names.h"
+#include "codegen/lint/ray_pods.h"
 #include "codegen/lint/scheduler_variables.h"
 #include "codegen/lint/slurm.h"
 #include "codegen/lint/trainer_match.h"
@@ -61,7 +62,7 @@ constexpr LintCheck kLintChecks[] = {lint::check_file_text,     lint::check_keys
                                      lint::check_launch_sizes,  lint::check_kubernetes,   lint::check_pod_names,
                                      lint::check_environment,   lint::check_plan_level,   lint::check_pipes,
                                      lint::check_empty_values,  lint::check_unset_values, lint::check_scheduler_variables,
-                                     lint::check_unexported};
+                                     lint::check_unexported,    lint::check_ray_pods};
 
 // "debug: false" -> the key with its indentation, and the value without a remark.
 std::pair<std::string_view, std::string_view> key_and_value(std::string_view line) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codegen/read/manifest.h"
 #include "codegen/read/scalar_script.h"
 #include "codegen/shell/follow.h"
 
@@ -97,14 +98,17 @@ void add_environment(Document& d, const Value& list) {
   }
 }
 
-// Containers of a manifest anywhere below: command, args, env. `around`: what an operator sets in all of them.
-void find_scripts(Document& d, const Value& value, std::vector<OuterVariable> around = {}) {
-  // A TrainJob's, and a PyTorchJob's (kubeflow/trainer 2.1, pkg/runtime/framework/plugins/torch/torch.go; training-operator 1.9,
-  // pkg/controller.v1/pytorch/envvar.go).
-  for (const char* key : {"numProcPerNode", "nprocPerNode"}) {
-    if (const TreeNode ranks = node(value, key); ranks && number(ranks.text()))
-      around.push_back({"PET_NPROC_PER_NODE", ranks.text(), value_span(d, *ranks.value), true, false, {}});
-  }
+// What an operator tells torchrun in every container: PET_NPROC_PER_NODE, of kubeflow/trainer (pkg/runtime/framework/plugins/torch)
+// and of training-operator (pkg/controller.v1/pytorch/envvar.go).
+std::vector<OuterVariable> variables_of_operator(const Document& d, const Value& root) {
+  const std::string_view path = processes_of_operator(root);
+  const TreeNode processes = path.empty() ? TreeNode{} : node(root, path);
+  if (!processes || !number(processes.text())) return {};
+  return {{"PET_NPROC_PER_NODE", processes.text(), value_span(d, *processes.value), true, false, {}}};
+}
+
+// Containers of a manifest anywhere below: command, args, env.
+void find_scripts(Document& d, const Value& value, const std::vector<OuterVariable>& of_operator) {
   std::vector<const Value*> words;
   for (const char* key : {"command", "args"}) {
     const TreeNode list = node(value, key);
@@ -112,12 +116,12 @@ void find_scripts(Document& d, const Value& value, std::vector<OuterVariable> ar
     for (const Value& item : list.value->items) words.push_back(&item);
   }
   std::vector<OuterVariable> variables = variables_of(d, node(value, "env"));
-  variables.insert(variables.end(), around.begin(), around.end());
+  variables.insert(variables.end(), of_operator.begin(), of_operator.end());
   add_words(d, words, variables);
   if (const TreeNode env = node(value, "env")) add_environment(d, *env.value);
-  for (const Value& item : value.items) find_scripts(d, item, around);
+  for (const Value& item : value.items) find_scripts(d, item, of_operator);
   for (const auto& entry : value.entries) {
-    if (entry.first != "env") find_scripts(d, entry.second, around);
+    if (entry.first != "env") find_scripts(d, entry.second, of_operator);
   }
 }
 
@@ -186,7 +190,7 @@ void add_arguments(Document& d) {
 
 void find_embedded_scripts(Document& d) {
   if (d.kind != nullptr && d.kind->has_containers) {
-    for (const Value& root : d.roots) find_scripts(d, root);
+    for (const Value& root : d.roots) find_scripts(d, root, variables_of_operator(d, root));
   }
   if (d.kind != nullptr) {
     std::vector<OuterVariable> variables;

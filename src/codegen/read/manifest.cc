@@ -65,6 +65,14 @@ bool asks_for_gpus(const Value& map) {
                      [](const auto& one) { return is_gpu_resource(one.first) && one.second.text != "0"; });
 }
 
+// Of a group of Ray's: GPUs that its workers are told to have, whatever their pods ask for.
+bool is_told_of_gpus(const Value& map) {
+  const TreeNode told = node(map, "rayStartParams.num-gpus");
+  return told && told.text() != "0";
+}
+
+bool gives_gpus(const Value& map) { return asks_for_gpus(map) || is_told_of_gpus(map); }
+
 bool runs_mpi(const Value& map) {
   const auto has_word = [](const Value& one) {
     return one.text.find("mpirun") != std::string::npos || one.text.find("mpiexec") != std::string::npos;
@@ -85,7 +93,7 @@ std::vector<const Value*> roles_that_train(const Value& list) {
     }
     return out;
   };
-  std::vector<const Value*> out = those(asks_for_gpus, true);
+  std::vector<const Value*> out = those(gives_gpus, true);
   if (out.empty()) out = those(runs_mpi, false);
   return out.empty() ? those([](const Value&) { return false; }, false) : out;
 }
@@ -93,7 +101,7 @@ std::vector<const Value*> roles_that_train(const Value& list) {
 // Ray gives work to a head that has GPUs, unless it is started without them.
 bool heads_with_gpus(const Value& head) {
   const TreeNode told = node(head, "rayStartParams.num-gpus");
-  return has_below(head, asks_for_gpus) && !(told && told.text() == "0");
+  return has_below(head, gives_gpus) && !(told && told.text() == "0");
 }
 
 // Every node at a path of ManifestKind, and how many times it counts.
@@ -155,7 +163,7 @@ struct ManifestReader {
     }
     if (is_headed) {
       const TreeNode workers = node(root, kind.machines[0].substr(0, kind.machines[0].find("[].")));
-      const bool is_alone = !workers || !has_below(*workers.value, asks_for_gpus);
+      const bool is_alone = !workers || !has_below(*workers.value, gives_gpus);
       if (is_alone) last = head, open = {};
       sum = is_alone ? 1 : sum + 1;
     }
@@ -211,7 +219,9 @@ struct ManifestReader {
   // Of the program that the image starts by itself.
   void arguments(const Value& map) {
     const TreeNode words = node(map, "args");
-    if (!words || node(map, "command") || words.value->items.empty() || !words.value->items[0].text.starts_with('-')) return;
+    const bool is_of_runtime = node(map, "numNodes") || node(map, "resourcesPerNode");  // whose program takes them, flags or not
+    if (!words || node(map, "command") || words.value->items.empty()) return;
+    if (!is_of_runtime && !words.value->items[0].text.starts_with('-')) return;
     std::string all;
     for (const Value& one : words.value->items) all += (all.empty() ? "" : " ") + one.text;
     add("args", all, words.value->location);
@@ -268,6 +278,13 @@ void each_map(const Value& value, const std::function<void(const Value&)>& see) 
   for (const auto& entry : value.entries) {
     if (entry.first != "initContainers") each_map(entry.second, see);
   }
+}
+
+std::string_view processes_of_operator(const Value& root) {
+  const std::string kind = foreign::text(root, "kind"), runtime = foreign::text(root, "spec.runtimeRef.name");
+  if (kind == "PyTorchJob") return "spec.nprocPerNode";
+  const bool is_of_torch = runtime.empty() || runtime.find("torch") != std::string::npos;  // others set no PET_ variables
+  return kind == "TrainJob" && is_of_torch ? "spec.trainer.numProcPerNode" : "";
 }
 
 std::vector<FoundKey> keys_of_task(const foreign::Document& document) {
@@ -327,11 +344,14 @@ std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
       }
     }
     each_map(root, [&reader](const Value& map) {
+      if (is_told_of_gpus(map) && !has_below(map, asks_for_gpus)) reader.scalar("gpus_per_node", map, "rayStartParams.num-gpus");
       const bool has_gpus = reader.gpus(map);
       if (has_gpus) reader.arguments(map);
       reader.image(map, has_gpus);
       reader.around(map);
     });
+    for (const char* what : {"initializer.model", "initializer.dataset"})
+      reader.scalar(what, root, (std::string("spec.") + what + ".storageUri").c_str());
     reader.leave_open_if_uneven(first);
     // A rank for each slot, and a GPU for each rank.
     const bool has_gpus =

@@ -3,12 +3,16 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/read/document.h"
 #include "codegen/read/found.h"
 
 namespace distsetup {
+
+// Where a TrainJob or PyTorchJob says of how many processes its operator tells torchrun (PET_NPROC_PER_NODE); "": nowhere.
+std::string_view processes_of_operator(const Value& root);
 
 // Every map of a manifest, outer ones first. Containers that prepare a pod are passed over: they train nothing.
 void each_map(const Value& manifest, const std::function<void(const Value&)>& see);
