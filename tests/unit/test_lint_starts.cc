@@ -377,3 +377,23 @@ TEST_CASE("lint starts: GPUs of Ray and of an operator against those of a pod", 
                 {"TR008", kNothing, "t.yaml", job("8")},
                 {"TR008", kNothing, "t.yaml", job("auto")}});
 }
+
+TEST_CASE("lint starts: SLURM's variables are offered where SLURM is", "[lint]") {
+  const std::string start = "torchrun --nnodes 2 --nproc_per_node 4 train.py\n";
+  const auto pods = [](const std::string& nodes) {
+    return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n"
+           "      replicas: 3\n      template: {spec: {containers: [{name: pytorch, image: x, command: [torchrun, --nnodes=" +
+           nodes + ", --nproc_per_node=8, train.py], resources: {limits: {nvidia.com/gpu: 8}}}]}}\n";
+  };
+  CHECK(help_of("k.yaml", pods("2"), "TR009") == "make --nnodes 3");
+  CHECK(help_of("t.yaml", "resources: {accelerators: \"H100:4\"}\nnum_nodes: 4\nrun: |\n  " + start, "TR009")
+            .find("SKYPILOT_NUM_NODES") != std::string::npos);
+  for (const std::string lines :
+       {"#!/bin/bash\n#OAR -l host=2/gpu=4\n", "#!/bin/bash\n#flux: -N 2\n", "#!/bin/bash\n#PBS -l select=2\n"}) {
+    INFO(lines);
+    const std::string help = help_of("a.sh", lines + start, "TR010");
+    CHECK_FALSE(help.empty());
+    CHECK(help.find("SLURM") == std::string::npos);
+  }
+  CHECK(help_of("j.sbatch", "#!/bin/bash\n#SBATCH --nodes=2\nsrun " + start, "TR010").find("$SLURM_NODEID") != std::string::npos);
+}

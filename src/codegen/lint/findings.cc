@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "codegen/lint/rule_table.h"
+#include "codegen/read/job_steps.h"
 
 namespace distsetup::lint {
 namespace {
@@ -14,6 +15,13 @@ namespace {
 bool is_read_by_script_first(const Document& d) {
   const size_t first = d.text.find_first_not_of(" \t\r\n");
   return d.is(file_kind::kDeepspeed) && d.form == foreign::TextForm::kYaml && first != std::string::npos && d.text[first] != '{';
+}
+
+// Another scheduler starts it, or a cluster of containers: SLURM's variables are empty there.
+bool is_elsewhere(const Document& d) {
+  const bool is_other = d.is(file_kind::kKubernetes) || d.is(file_kind::kSkypilot) || d.is(file_kind::kPbs) || d.is(file_kind::kLsf) ||
+                        !other_scheduler(d).empty();
+  return is_other && d.text.find("SLURM_") == std::string::npos;
 }
 
 }  // namespace
@@ -35,7 +43,7 @@ void Findings::add(std::string_view code, const Document& document, TextSpan spa
       std::count_if(marked.begin(), marked.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
   d.length = std::max(d.length, 1);
   d.message = std::move(message);
-  d.help = more.help.empty() ? rule->fix : more.help;
+  d.help = !more.help.empty() ? more.help : !rule->fix_elsewhere.empty() && is_elsewhere(document) ? rule->fix_elsewhere : rule->fix;
   if (lacks_knowledge) d.help += "; an error if " + more.error_if;
   if (document.is(file_kind::kNotebook)) more.edits.clear();  // its text is not the file's
   const bool replaces = more.edits.size() == 1 && more.edits[0].begin == span.begin && more.edits[0].end == span.end;

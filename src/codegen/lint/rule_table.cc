@@ -66,6 +66,7 @@ LintRule read_rule(const Value& value, const std::string& usual_name, const std:
   reader.get("title", rule.title);
   reader.get("why", rule.why);
   reader.get("fix", rule.fix);
+  reader.get("fix_elsewhere", rule.fix_elsewhere);
   reader.get("source", rule.source);
   reader.get("file", file);
   const Value* with = reader.child("with");

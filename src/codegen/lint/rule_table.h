@@ -17,10 +17,11 @@ struct LintRule {
   std::string code;  // DSJ003
   Severity severity = Severity::kError;
   std::string bites;
-  std::string title;   // one line
-  std::string why;     // a paragraph
-  std::string fix;     // an action
-  std::string source;  // file or page and version
+  std::string title;          // one line
+  std::string why;            // a paragraph
+  std::string fix;            // an action
+  std::string fix_elsewhere;  // where no SLURM is, whose variables `fix` names; empty: `fix`
+  std::string source;         // file or page and version
   LintExample bad, good;
 };
 

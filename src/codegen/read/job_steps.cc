@@ -275,6 +275,15 @@ bool brings_programs(std::string_view path) {
 
 }  // namespace
 
+std::string_view other_scheduler(const Document& document) {
+  const std::string_view text = document.text;
+  for (const OtherScheduler& one : kOtherSchedulers) {
+    const size_t at = text.find(one.begins);
+    if (at != std::string_view::npos && (at == 0 || text[at - 1] == '\n')) return one.name;
+  }
+  return "";
+}
+
 Result<std::vector<Reading>> with_what_is_unread(const Document& document, Result<std::vector<Reading>> read) {
   if (!read.ok() || read->empty()) return read;
   if (std::any_of(read->begin(), read->end(), is_left_open)) {

@@ -50,6 +50,9 @@ long long gpus_of_steps(const foreign::ScriptPart& part);
 // --gpus-per-task is of each task, --gpus of the whole job: as GPUs of a node.
 void count_gpus(const foreign::ShellScript& script, FoundKey& key);
 
+// The scheduler whose lines a script has, where they are not read: "Flux"; "": none.
+std::string_view other_scheduler(const foreign::Document& document);
+
 // Beside what was read of a script: lines of schedulers that are not read, and files that it sources and nobody has, where something
 // in it is left open.
 Result<std::vector<Reading>> with_what_is_unread(const foreign::Document& document, Result<std::vector<Reading>> read);
