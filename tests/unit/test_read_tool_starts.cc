@@ -142,6 +142,11 @@ TEST_CASE("tool starts: a schedule by Transformers' own name ends where that one
   CHECK(tool_start("a.sh", own + "--lr_scheduler_type constant\n").text("train.min_learning_rate").empty());
 }
 
+TEST_CASE("tool starts: keys of several tools tell none", "[read]") {
+  const ToolStart none = tool_start("p.toml", "max_steps = 100\n[model]\nname = \"a\"\n[optim]\nlr = 1e-6\n[data]\nseq_len = 2048\n");
+  CHECK(none.refusal.find("none that tells which tool it is") != std::string::npos);
+}
+
 TEST_CASE("tool starts: processes that an operator tells torchrun", "[read]") {
   const auto train_job = [](const std::string& processes, const std::string& resources, const std::string& command) {
     return "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n"

@@ -158,6 +158,13 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
       for (const Reading& one : readings) {
         for (const auto& [name, field] : one.fields) known.push_back(field.key);
       }
+      if (find_spec_key(key) != nullptr) {
+        diagnostics.push_back(
+            error(code::kUnknownKey, command_line(),
+                  fmt::format("'--set {}={}': it is a key of a run, and only keys of the files are set here", key, value),
+                  "plan and emit set keys of a run"));
+        continue;
+      }
       diagnostics.push_back(error(code::kUnknownKey, command_line(),
                                   fmt::format("'--set {}={}': neither a run nor the files have a key '{}'", key, value, key),
                                   suggest(key, known)));

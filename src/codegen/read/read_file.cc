@@ -61,7 +61,7 @@ Diagnostic nothing_known(const TemplateSet& templates, const foreign::Document& 
   }
   if (const size_t num = document.is_structured() ? num_known_keys(templates, document) : 0; num > 0) {
     return error(code::kUnknownValue, {file, 0, 0},
-                 fmt::format("'{}' is of no known tool: tools have {} of its {} keys, and none has most of them", file, num,
+                 fmt::format("'{}' is of no known tool: tools have {} of its {} keys, and none that tells which tool it is", file, num,
                              document.root.entries.size()),
                  "name the tool with --as, such as --as deepspeed, or give the script that starts the training");
   }
