@@ -23,15 +23,6 @@ bool sets_no_variables(const Document& d) {
   });
 }
 
-// Whose variables are not SLURM's.
-bool is_of_other_scheduler(const Document& d) {
-  if (d.text.find("#SBATCH") != std::string::npos || d.text.find("SLURM_") != std::string::npos) return false;
-  static constexpr std::string_view kMarks[] = {
-      "\n#PBS ", "\n#BSUB ", "\n#OAR ", "\n#flux:", "\n# flux:", "\n#FLUX:", "\n#PJM ", "\n#COBALT ", "\n#$ -"};
-  return std::any_of(std::begin(kMarks), std::end(kMarks),
-                     [&d](std::string_view mark) { return d.text.find(mark) != std::string::npos; });
-}
-
 void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript& script, const LaunchStage& run, Findings& report) {
   const std::string in_pod =
       knows_its_cluster(d, script) || setup.context.nodes > 1 || (d.is(file_kind::kKubernetes) && sets_no_variables(d))
@@ -83,11 +74,7 @@ void tr_rendezvous(const LintSetup& setup, const Document& d, const ShellScript&
   if (!nodes || *nodes < 2 || is_alone) return;
   const bool is_open = comes_from_caller(d, script, *run.find("nnodes"));
   const char* skypilots = "add --master_addr=\"$(echo \"$SKYPILOT_NODE_IPS\" | head -n1)\" --node_rank=\"$SKYPILOT_NODE_RANK\"";
-  const char* plain =
-      "add --master_addr=HOST and --node_rank, another number on each node, or --rdzv_backend=c10d --rdzv_endpoint=HOST:29500";
-  const FindingDetails where{.help = d.is(file_kind::kSkypilot) ? skypilots
-                                     : is_of_other_scheduler(d) ? plain
-                                                                : "",
+  const FindingDetails where{.help = d.is(file_kind::kSkypilot) ? skypilots : "",
                              .error_if = is_open ? "the number of nodes stays as it is here" : in_pod};
   if (is_dynamic && !run.has("rdzv_endpoint")) {
     report.add("TR010", d, run.span,

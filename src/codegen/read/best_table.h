@@ -35,11 +35,6 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
 // A key that no file has: it says that TRL's own program reads the others, whose defaults hold then, and not only its names.
 FoundKey script_of_trl(const std::string& program);
 
-// Hydra's overrides on the line of a program ("trainer.devices=8"): settings of a configuration that is not here. What they say to
-// Lightning's Trainer under its own names is read, without what it would assume; the rest is told as not carried over.
-Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
-                                     const std::string& file);
-
 // What a table made of arguments of a program of one's own: what they say by their usual names, without what the table's tool assumes.
 Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found);
 

@@ -1,10 +1,12 @@
-// Settings that stand on a program's line over a configuration that is not here ("trainer.devices=8").
+#include "codegen/read/override_keys.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "codegen/read/best_table.h"
+#include "codegen/shell/words.h"
 
 namespace distsetup {
 namespace {
@@ -74,6 +76,16 @@ void take_strategy_of_skyrl(const FoundKey& found, Reading& reading) {
 }
 
 }  // namespace
+
+std::optional<std::pair<std::string, std::string>> override_in(std::string_view word) {
+  const size_t first = std::min(word.find_first_not_of("+~"), word.size()), equals = word.find('=', first);
+  if (equals == std::string_view::npos || equals == first) return std::nullopt;
+  const std::string_view key = word.substr(first, equals - first);
+  const bool is_name = std::all_of(key.begin(), key.end(),
+                                   [](char c) { return foreign::is_name_char(c) || c == '.' || c == '/' || c == '@' || c == '-'; });
+  if (!is_name) return std::nullopt;
+  return std::pair(std::string(key), std::string(word.substr(equals + 1)));
+}
 
 Result<Reading> reading_of_overrides(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
                                      const std::string& file) {

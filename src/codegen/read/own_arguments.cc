@@ -143,6 +143,12 @@ void name_file_of_deepspeed(Reading& reading) {
   }
 }
 
+void explain_epochs(LostKey& lost) {
+  for (const std::string_view key : {"epochs", "num_epochs", "num_train_epochs", "max_epochs", "n_epochs"}) {
+    if (is_same_key(lost.key, key)) lost.reason = "epochs depend on the data: --steps";
+  }
+}
+
 void take_model(Reading& reading) {
   if (reading.fields.count("model.name") != 0 || reading.fields.count("model.hub_id") != 0) return;
   const auto is_model = [](const LostKey& one) {

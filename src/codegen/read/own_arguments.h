@@ -38,6 +38,9 @@ void take_sharding(Reading& reading);
 // --deepspeed_config FILE, an argument of DeepSpeed's own (deepspeed/__init__.py, _add_core_arguments): a file of settings.
 void name_file_of_deepspeed(Reading& reading);
 
+// "--epochs 3", whoever declares it: how many steps they are only the data say.
+void explain_epochs(LostKey& lost);
+
 // "--model_name meta-llama/Llama-3.1-8B", "--model_name gpt2": a name that means a model wherever it stands.
 void take_model(Reading& reading);
 

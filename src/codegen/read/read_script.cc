@@ -17,6 +17,7 @@
 #include "codegen/read/manifest.h"
 #include "codegen/read/named_method.h"
 #include "codegen/read/other_devices.h"
+#include "codegen/read/override_keys.h"
 #include "codegen/read/own_arguments.h"
 #include "codegen/read/script_words.h"
 #include "codegen/read/started_scripts.h"
@@ -197,15 +198,8 @@ class ScriptReader {
   // name=value and a.b=value behind a script's name.
   std::vector<FoundKey> overrides_of(const LaunchStage& stage) const {
     std::vector<FoundKey> keys;
-    for (const foreign::ShellWord& word : stage.positionals) {
-      const size_t first = std::min(word.text.find_first_not_of("+~"), word.text.size());
-      const size_t equals = word.text.find('=', first);
-      if (equals == std::string::npos || equals == first) continue;
-      const std::string key = word.text.substr(first, equals - first);
-      const bool is_name = std::all_of(
-          key.begin(), key.end(), [](char c) { return foreign::is_name_char(c) || c == '.' || c == '/' || c == '@' || c == '-'; });
-      if (is_name) keys.push_back(found(key, word.text.substr(equals + 1), true, word.span));
-    }
+    for (const foreign::ShellWord& word : stage.positionals)
+      if (auto set = override_in(word.text)) keys.push_back(found(set->first, set->second, true, word.span));
     return keys;
   }
 

@@ -56,9 +56,9 @@ struct ReadRow {
   // Other keys of the file have these texts ("null": are not there; "*": are; "!@other": another than the key `other`): then this is
   // assumed, or without `absent` the row holds.
   FieldCondition given;
-  std::string part_of;       // the key's number is a share of this key's: their product is read
-  bool is_counted = false;   // `count: true`: whole numbers in a list stand for how many there are
-  bool is_first = false;  // `first: true`: asked before the rows that write the key
+  std::string part_of;      // the key's number is a share of this key's: their product is read
+  bool is_counted = false;  // `count: true`: whole numbers in a list stand for how many there are
+  bool is_first = false;    // `first: true`: asked before the rows that write the key
   Location location;
 };
 

@@ -308,7 +308,7 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   out.reduces_at_once = s.sharding == Sharding::kZero2 || s.sharding == Sharding::kZero3;
   // A step with gradients of zero makes the moments before training begins (initialize_optimizer_states).
   for (int moment = 0; moment < 2; ++moment) out.from_start.push_back(rounded((b.optimizer - master) / 2));
-  const bool copies_each = s.sharding == Sharding::kDdp && b.step_fp32 > 0;  // in steps, then flat (runtime/fp16/fused_optimizer.py)
+  const bool copies_each = s.sharding == Sharding::kDdp && s.pp == 1 && b.step_fp32 > 0;  // a pipeline's, measured once, take more
   out.at_start = {rounded(copies_each ? b.step_fp32 / 2 : b.step_fp32), rounded(b.step_update)};
   // A pipeline reduces at the end of the step, others bucket by bucket in backward.
   (s.pp > 1 ? out.in_optimizer : out.in_backward) = {rounded(b.bucket / 2), rounded(b.bucket / 2)};

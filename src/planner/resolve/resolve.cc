@@ -28,6 +28,7 @@
 #include "planner/resolve/resolve_data.h"
 #include "planner/resolve/resolve_guard.h"
 #include "planner/resolve/resolve_hardware.h"
+#include "planner/resolve/resolve_offload.h"
 #include "planner/resolve/resolve_packing.h"
 #include "planner/resolve/resolve_parallel.h"
 #include "planner/resolve/resolve_preference.h"

@@ -1,19 +1,16 @@
-// What may be chosen of the mesh: sharding, axes, recomputation, offload; pinned, left to the search, or refused.
+// What may be chosen of the mesh: sharding, axes, recomputation; pinned, left to the search, or refused.
 #pragma once
 #include "planner/resolve/resolving.h"
 
 namespace distsetup {
 
 void resolve_parallel(Resolving& r);
-// What the bundled trainer does not move to the host.
-void resolve_native_offload(Resolving& r);
 // Whether it makes the loss of all logits at once.
 void resolve_native_loss(Resolving& r);
 // Further axes: pinned, searched where the trainer has them, else 1 and refused above it. Part of resolve_parallel() for the bundled
 // trainer; for others after all that does not depend on the trainer.
 void resolve_axes(Resolving& r);
-// For other trainers: offload, and of what may be chosen only what the trainer has.
-void resolve_offload(Resolving& r);
+// For other trainers: of what may be chosen only what the trainer has.
 void narrow_to_trainer(Resolving& r);
 
 }  // namespace distsetup
