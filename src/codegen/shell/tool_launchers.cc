@@ -49,6 +49,15 @@ std::optional<LaunchStage> launcher_of_axolotl(LaunchStage& tool) {
   return out;
 }
 
+// trl sft … --num_processes 4: of accelerate launch (trl/cli/commands/training.py).
+std::optional<LaunchStage> launcher_of_trl(LaunchStage& tool) {
+  LaunchStage out = stage_beside(tool, LaunchProgram::kAccelerate);
+  for (const char* name : {"num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port"}) {
+    if (std::optional<LaunchOption> option = take_option(tool, name)) out.options.push_back(std::move(*option));
+  }
+  return out.options.empty() ? std::nullopt : std::optional(std::move(out));
+}
+
 }  // namespace
 
 bool is_swift(const std::vector<ShellWord>& words, size_t at) {
@@ -128,6 +137,7 @@ std::optional<LaunchStage> launcher_of_options(LaunchStage& tool) {
   const std::string base = last_of_path(tool.name);
   const bool trains = !tool.positionals.empty() && tool.positionals[0].text == "train";
   if (base == "axolotl" && trains) return launcher_of_axolotl(tool);
+  if (base == "trl" && !tool.positionals.empty()) return launcher_of_trl(tool);
   if (base != "automodel" && !base.ends_with("nemo_automodel.cli.app") && !base.ends_with("nemo_automodel._cli.app"))
     return std::nullopt;
   // It starts torchrun on this machine's GPUs, or on so many of them (nemo_automodel/cli/app.py; until 0.3
