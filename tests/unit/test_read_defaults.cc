@@ -131,11 +131,11 @@ TEST_CASE("defaults: what TRL's commands hand on to accelerate", "[read]") {
   const FileSays named = script(run + "--num_processes 4 --accelerate_config zero3");
   CHECK(named.text("strategy.sharding") == "zero3");
   CHECK(named.text("strategy.trainer") == "deepspeed");
-  CHECK(named.text("hardware.gpus_per_node") == "4");
-  CHECK(script(run + "--accelerate_config fsdp2").text("hardware.gpus_per_node") == "8");
+  CHECK(named.text("derived.world") == "4");
+  CHECK(script(run + "--accelerate_config fsdp2").text("derived.world") == "8");
   CHECK(script(run + "--accelerate_config fsdp2").text("strategy.trainer") == "fsdp2");
   CHECK(reason(script(run + "--accelerate_config own.yaml"), "accelerate_config").find("file of its own") != std::string::npos);
-  CHECK(script(run).text("hardware.gpus_per_node").empty());
+  CHECK(script(run).text("derived.world").empty());
 }
 
 TEST_CASE("defaults: what Axolotl's command hands on to its launcher", "[read]") {
