@@ -78,6 +78,8 @@ TEST_CASE("scalars: a text of several commands that a shell is handed in a varia
     CHECK(batch("T=\"" + train + "\"\nCMD=\"cd /run && $T\"\n" + starts) == "4");
   }
   CHECK(batch("CMD=\"\ncd /run\n# its own\n" + train + "\n\"\nbash -c \"$CMD\"\n") == "4");
+  CHECK(batch("read -r -d '' CMD <<'E' || true\ncd /run\ntorchrun \\\n  --nnodes 2 train.py \\\n  --per_device_train_batch_size "
+              "4\nE\nbash -c \"$CMD\"\n") == "4");
   CHECK(batch("CMD=\"cd /run && " + train + "\"\necho \"$CMD\"\n python t.py --learning_rate 1e-5\n").empty());
   // One option's text stays one word.
   CHECK(batch("bash -c \"torchrun train.py --learning_rate 1e-5 --note 'a && b' --per_device_train_batch_size 4\"\n") == "4");

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "base/quantity.h"
+#include "base/value_yaml.h"
 #include "cli/commands/commands.h"
 #include "cli/line/output.h"
 #include "cli/settings/run_source.h"
@@ -94,12 +95,29 @@ Listing list_trainers(const Session& session) {
   return out;
 }
 
+// What a program's file says of itself: its label, what it is built on, or where it is from.
+Listing list_programs(const Session& session) {
+  Listing out{{"program", "whose layers they are"}, {"name", "label"}, {}};
+  for (const PresetFile& file : session.presets.files) {
+    if (file.folder != "programs") continue;
+    const Result<Value> root = file.is_embedded ? parse_yaml(file.text, file.path) : read_yaml_file(file.path);
+    if (!root.ok()) continue;
+    const Value *label = root->find("label"), *base = root->find("base"), *source = root->find("source");
+    const std::string text = label != nullptr    ? label->text
+                             : base != nullptr   ? fmt::format("a script of one's own, with layers like {}'s", base->text)
+                             : source != nullptr ? source->text
+                                                 : "";
+    out.rows.push_back({file.id, text});
+  }
+  return out;
+}
+
 struct ListKind {
   std::string_view name;
   Listing (*list)(const Session&);
 };
-constexpr ListKind kKinds[] = {
-    {"models", list_models}, {"gpus", list_gpus}, {"machines", list_machines}, {"targets", list_targets}, {"trainers", list_trainers}};
+constexpr ListKind kKinds[] = {{"models", list_models},   {"gpus", list_gpus},         {"machines", list_machines},
+                               {"targets", list_targets}, {"trainers", list_trainers}, {"programs", list_programs}};
 
 std::vector<std::string> kind_names() {
   std::vector<std::string> names;
@@ -180,8 +198,8 @@ int run_list(const Arguments& arguments, const Terminal& terminal) {
 
 Command list_command() {
   Command command;
-  command.summary = "the models, GPUs, machines, targets or trainers that are known";
-  command.positional = "models|gpus|machines|targets|trainers [WORD]";
+  command.summary = "the models, GPUs, machines, targets, trainers or programs that are known";
+  command.positional = "models|gpus|machines|targets|trainers|programs [WORD]";
   command.positional_values = kind_names;
   command.min_positionals = 1;
   command.max_positionals = 2;

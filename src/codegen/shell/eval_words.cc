@@ -68,13 +68,26 @@ std::optional<std::vector<ShellWord>> read_again(const std::vector<ShellWord>& w
   return read_again(text, ends, spans);
 }
 
+// From `at` up to the end of a command's line, which goes on behind a backslash at its end.
+std::string line_of_command(std::string_view text, size_t& at) {
+  std::string line;
+  for (bool goes_on = true; goes_on && at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    line += text.substr(at, end - at);
+    at = end + 1;
+    const size_t last = line.find_last_not_of('\\');
+    goes_on = (line.size() - (last == std::string::npos ? 0 : last + 1)) % 2 == 1;
+    if (goes_on) line.back() = ' ';
+  }
+  return line;
+}
+
 // Every line is a command. `words`: the same text without its lines, with places of its own.
 std::vector<ShellWord> words_of_lines(std::string_view text, const std::vector<ShellWord>& words, TextSpan span) {
   std::vector<ShellWord> out;
   size_t next = 0;
   for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::vector<ShellWord> line = words_of_text(text.substr(at, end - at), span);
+    const std::vector<ShellWord> line = words_of_text(line_of_command(text, at), span);
     const bool says_something = !line.empty() && line[0].text[0] != '#';
     for (const ShellWord& word : line) {
       const bool has_place = next < words.size() && words[next].text == word.text;
@@ -82,7 +95,6 @@ std::vector<ShellWord> words_of_lines(std::string_view text, const std::vector<S
       next += has_place ? 1 : 0;
     }
     if (says_something) out.push_back(bare_word(";", span));
-    at = end + 1;
   }
   return out;
 }

@@ -177,7 +177,7 @@ class HardwareResolver {
     const bool is_rate_given = spec_.number("hardware.network_bandwidth").has_value();
     const bool is_kind_given = spec_.text("hardware.network_kind").has_value();
     const std::string kind = h.nic_kind == "ethernet" ? "Ethernet without RDMA" : h.nic_kind;
-    if (is_rate_given && !is_kind_given) assume(fmt::format("a network of the kind {} (--network-kind states another)", kind));
+    if (is_rate_given && !is_kind_given) assume(fmt::format("network taken for {} (--network-kind states another)", kind));
     if (is_rate_given || is_machine_named_) return;
     if (machine_.has_value())
       assume(fmt::format("network of {:.0f} Gb/s per GPU, as in {} (--network-bandwidth states another)", h.network_bytes_per_s * 8e-9,

@@ -176,7 +176,8 @@ class FrameworkPredictor final : public Predictor {
   std::string why_this_trainer() const {
     if (!p_.chosen_for.empty())
       return fmt::format(", which target {} is for; --trainer native plans for the bundled one", p_.chosen_for);
-    if (p_.trainer.name == kUnknownProgram) return ": --trainer NAME plans for the trainer that it is like";
+    if (p_.trainer.name == kUnknownProgram)
+      return ": --trainer NAME plans for the trainer that it is like, --program NAME with its layers (distsetup list programs)";
     if (p_.why_not_native.empty()) return ": the bundled trainer does not run this plan";
     return fmt::format(", the first trainer that can: {}", p_.why_not_native);
   }
