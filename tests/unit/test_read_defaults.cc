@@ -126,6 +126,18 @@ TEST_CASE("defaults: pipeline stages of Megatron's are not interleaved unless it
   CHECK(script(run + " --num-layers-per-virtual-pipeline-stage 2").text("strategy.virtual_stages") != "1");
 }
 
+// megatron/training/arguments.py: gradients are summed in fp32 unless one of two flags says otherwise; the loss is fused where it is
+// asked for, by PyTorch's compiler unless it is to be Transformer Engine's kernel.
+TEST_CASE("defaults: Megatron-LM's gradients and its loss", "[read]") {
+  const std::string run = "torchrun pretrain_gpt.py --num-layers 32 --hidden-size 4096 --tensor-model-parallel-size 1 --bf16 ";
+  CHECK(script(run + "--main-grads-dtype bf16 --use-precision-aware-optimizer").text("precision.reduce") == "bf16");
+  CHECK(script(run + "--grad-reduce-in-bf16").text("precision.reduce") == "bf16");
+  CHECK(script(run).text("precision.reduce") != "bf16");
+  CHECK(script(run).text("strategy.loss_head") == "eager");
+  CHECK(script(run + "--cross-entropy-loss-fusion").text("strategy.loss_head") == "compiled");
+  CHECK(script(run + "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te").text("strategy.loss_head") == "fused");
+}
+
 TEST_CASE("defaults: what TRL's commands hand on to accelerate", "[read]") {
   const std::string run = "trl sft --model_name_or_path a/b --per_device_train_batch_size 4 --max_length 512 ";
   const FileSays named = script(run + "--num_processes 4 --accelerate_config zero3");
