@@ -77,7 +77,7 @@ std::string text_of(const Flags& flags) {
 
 }  // namespace
 
-TEST_CASE("settings drawn at random are refused by name, or become a plan that holds what it says") {
+TEST_CASE("settings drawn at random are refused by name, or become a plan that holds what it says", "[all]") {
   INFO("DISTSETUP_SEED=" << test_seed() << " repeats it");
   std::mt19937_64 random(test_seed());
   int num_refused = 0, num_fit = 0, num_too_large = 0;

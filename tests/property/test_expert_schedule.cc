@@ -91,7 +91,7 @@ Plan shared_plan(const SharedMesh& m, int64_t accumulation = 2, Recompute recomp
 
 std::string text(const Plan& plan) { return fmt::format("{} ep {}", describe(plan), plan.mesh.ep); }
 
-TEST_CASE("every small plan whose ranks share experts obeys every rule, of a list and of a job") {
+TEST_CASE("every small plan whose ranks share experts obeys every rule, of a list and of a job", "[all]") {
   int plans = 0;
   for (const SharedMesh& m : meshes())
     for (const int64_t accumulation : {1, 2, 3})

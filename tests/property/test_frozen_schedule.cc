@@ -61,7 +61,7 @@ Plan draw_plan() {
   return plan;
 }
 
-TEST_CASE("random plans with frozen parameters obey every schedule rule") {
+TEST_CASE("random plans with frozen parameters obey every schedule rule", "[all]") {
   int num_frozen = 0, num_adapters = 0, num_quantized = 0, num_whole = 0, num_staged = 0, num_idle = 0, num_sent_back = 0;
   check_property(
       700,

@@ -39,7 +39,7 @@ Plan draw_plan() {
   return plan;
 }
 
-TEST_CASE("random plans with a reference in the step obey every schedule rule") {
+TEST_CASE("random plans with a reference in the step obey every schedule rule", "[all]") {
   int num_shared = 0, num_sharded = 0;
   check_property(
       700,

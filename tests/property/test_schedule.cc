@@ -112,7 +112,7 @@ TEST_CASE("a list with an instruction dropped or doubled breaks a rule of its ow
   });
 }
 
-TEST_CASE("a list with one instruction broken, on one rank or on all, is caught by check_job") {
+TEST_CASE("a list with one instruction broken, on one rank or on all, is caught by check_job", "[all]") {
   std::array<int, kNumBreaks> tried{};
   check_property(1200, [&tried] {
     Draw random;

@@ -68,7 +68,7 @@ TEST_CASE("context parallelism over 2 and 4 ranks, with every sharding, trains a
     check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }
 
-TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp]") {
+TEST_CASE("context parallelism in bf16 follows fp32 on one rank", "[cp][all]") {
   const auto s = GENERATE(SharedStrategy{"cp 2", Sharding::kDdp, 1, 1, 2}, SharedStrategy{"zero1 2 x cp 2", Sharding::kZero1, 1, 2, 2},
                           SharedStrategy{"zero3 1 x cp 4", Sharding::kZero3, 1, 1, 4},
                           SharedStrategy{"ulysses 2", Sharding::kDdp, 1, 1, 2, 1, true, CpMethod::kUlysses},

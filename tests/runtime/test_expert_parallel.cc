@@ -168,7 +168,7 @@ TEST_CASE("ranks that share experts with a capacity train as the same ranks with
     }
 }
 
-TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel][nightly]") {
+TEST_CASE("shared experts of which one gets every token train with every sharding as on one rank", "[expert_parallel][nightly][all]") {
   check_strategies("adversarial", {Recompute::kNone}, is_nightly() ? 1 : 3);
   TinyOptions o;  // and it is so: all rows of all ranks come to the first
   o.geometry = shared_geometry("adversarial", 2);
@@ -195,7 +195,7 @@ TEST_CASE("shared experts of which one gets every token train with every shardin
 TEST_CASE(
     "shared experts learn from pairs as on one rank, also beside the reference that is the model "
     "without adapters",
-    "[expert_parallel][nightly]") {
+    "[expert_parallel][nightly][all]") {
   const size_t each = is_nightly() ? 1 : 2;
   for (size_t n = 0; n < strategies().size(); n += each) {
     const SharedStrategy& s = strategies()[n];

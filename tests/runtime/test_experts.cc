@@ -122,7 +122,7 @@ TEST_CASE("experts spread by a load-balancing loss train with every sharding as 
 }
 
 // Its sums go from stage to stage with the rows, and come back with their gradients.
-TEST_CASE("the load-balancing loss of a pipeline is of the routers of all its stages", "[experts]") {
+TEST_CASE("the load-balancing loss of a pipeline is of the routers of all its stages", "[experts][all]") {
   struct Stages {
     int pp, chunks;
     Recompute recompute;

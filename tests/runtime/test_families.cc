@@ -71,7 +71,7 @@ TEST_CASE("families: split over two tensor-parallel ranks they train as on one")
 }
 
 // Learned positions, windows, soft caps and norms of every kind, with two chunks of every sequence on each rank.
-TEST_CASE("families: where two ranks share sequences, and the matrices too where they can, they train as on one") {
+TEST_CASE("families: where two ranks share sequences, and the matrices too where they can, they train as on one", "[all]") {
   for (const FamilyCase& family : families()) {
     for (const int tp : {1, 2}) {
       INFO(family.name << " tp " << tp);

@@ -249,7 +249,7 @@ TEST_CASE("in fp16 nothing is allocated but what is declared", "[fp16]") {
   CHECK(undeclared_bytes(plan, *self) == "");
 }
 
-TEST_CASE("experts train in fp16 as in fp32, also shared by ranks, poisoned and computed again", "[fp16][experts]") {
+TEST_CASE("experts train in fp16 as in fp32, also shared by ranks, poisoned and computed again", "[fp16][experts][all]") {
   const auto which = GENERATE(as<std::string>(), "mixtral", "qwen2", "glm4", "gpt_oss");
   struct ExpertWay {
     const char* name;

@@ -384,7 +384,7 @@ TEST_CASE("offload: a file of a disk is zeros, has no name, and says why it cann
   std::filesystem::remove(folder);
 }
 
-TEST_CASE("offload: streams in any order that events allow copy and train as the CPU does", "[offload]") {
+TEST_CASE("offload: streams in any order that events allow copy and train as the CPU does", "[offload][all]") {
   const Way way = GENERATE(Way{"one rank", Sharding::kDdp}, Way{"ddp", Sharding::kDdp, 2}, Way{"zero1", Sharding::kZero1, 1, 2},
                            Way{"zero3", Sharding::kZero3, 1, 2}, Way{"pp", Sharding::kZero2, 1, 2, 1, 1, true, 2});
   Plan plan = on_host(tiny_plan(options_of(way, 2, GENERATE(Dtype::kF32, Dtype::kBf16))));

@@ -49,7 +49,7 @@ void check_bf16_near_fp32(const RunResult& one, TinyOptions o) {
   CHECK(train(tiny_plan(o), 12, {.poison = true}) == run);
 }
 
-TEST_CASE("pipelines of 2 and 4 stages, with every sharding, train as one rank does", "[pp]") {
+TEST_CASE("pipelines of 2 and 4 stages, with every sharding, train as one rank does", "[pp][all]") {
   const auto s = GENERATE(
       StagedStrategy{"pp 2", Sharding::kDdp, 1, 1, 2, 1, 4}, StagedStrategy{"pp 2, one micro-batch", Sharding::kDdp, 1, 1, 2, 1, 1},
       StagedStrategy{"pp 4", Sharding::kDdp, 1, 1, 4, 1, 8}, StagedStrategy{"pp 4, 2 micro-batches", Sharding::kDdp, 1, 1, 4, 1, 2},

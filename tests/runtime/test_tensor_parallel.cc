@@ -52,7 +52,7 @@ TEST_CASE("tensor parallelism over 2 and 4 ranks, with every sharding, trains as
     check_as_one_rank(o, {Recompute::kNone, Recompute::kFull});
 }
 
-TEST_CASE("tensor parallelism in bf16 ends within one percent of fp32 on one rank", "[tp]") {
+TEST_CASE("tensor parallelism in bf16 ends within one percent of fp32 on one rank", "[tp][all]") {
   const auto s = GENERATE(SplitStrategy{"tp 2", Sharding::kDdp, 1, 1, 2}, SplitStrategy{"zero1 2 x tp 2", Sharding::kZero1, 1, 2, 2},
                           SplitStrategy{"zero3 2 x tp 2", Sharding::kZero3, 1, 2, 2});
   TinyOptions o;

@@ -190,7 +190,7 @@ TEST_CASE("regression 45: no plan is below its states") {
   }
 }
 
-TEST_CASE("what does not fit a GPU with its optimizer fits where the host has it, and each place has its bytes") {
+TEST_CASE("what does not fit a GPU with its optimizer fits where the host has it, and each place has its bytes", "[all]") {
   const Flags given = {{"model", "13B"}, {"machine", "dgx_h100"}, {"gpus", "1"}, {"nodes", "1"}};
   Flags open = given;
   open.emplace_back("offload-optimizer", "host");
