@@ -1,7 +1,7 @@
 # ctest entries and the targets distsetup_tests, distsetup_runtime_tests that build them. A label is a suite (tests/README.md): one Catch2
 # program per folder of C++ tests, one entry per test case; one entry per golden case; one per document (README.md and docs/*.md); and one
 # per script of tests/{integration,docs,accuracy}. Exit code 77 of a script means "not run", its last line says why.
-# Label all (scripts/test --all): what takes long (test cases tagged [all], the longest document, the scoreboard, some scripts), and the
+# Label all (scripts/test --all): what takes long (test cases tagged [all], documents that train, the scoreboard, some scripts), and the
 # scripts named *_all.sh.
 # Labels nightly_* (scripts/test --nightly): the same random tests with far more rounds, and the scripts named *_nightly.sh.
 enable_testing()
@@ -168,7 +168,7 @@ set(held_to_a_time bench_repeat fuzz fuzz_all launch quickstart_all watchdog)
 # The longest, which begin first, so that none runs alone at the end.
 set(takes_minutes emit_targets_all fuzz_readers_all parity_all slurm_launch_all weights_all)
 # Those that need no more than the build and have neighbours that show the same in less time: for scripts/test --all too.
-set(takes_long faults guard offload trainer_flags tune watchdog)
+set(takes_long faults guard offload resume trainer_flags tune watchdog)
 # Those that start SLURM, of which a machine has one.
 set(starts_slurm emit_slurm_all launch_scripts_all service_launchers_all slurm_all slurm_launch_all)
 
@@ -218,7 +218,7 @@ foreach(document IN LISTS documents)
   cmake_path(GET document FILENAME page)
   add_test(NAME "docs/${page}" COMMAND "${PROJECT_SOURCE_DIR}/tests/docs/document.py" "${document}")
   set_tests_properties("docs/${page}" PROPERTIES LABELS docs TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
-  if(page STREQUAL "trainer.md")  # trains most
+  if(page MATCHES "^(README|trainer|weights)\\.md$")  # they train
     set_tests_properties("docs/${page}" PROPERTIES COST 1000 LABELS "docs;all")
   endif()
 endforeach()

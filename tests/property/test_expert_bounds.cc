@@ -51,7 +51,7 @@ PlanChoice random_expert_choice(std::mt19937_64& random, int64_t num_layers) {
   return c;
 }
 
-TEST_CASE("bounds of bytes and seconds are never above the simulation, with experts") {
+TEST_CASE("bounds of bytes and seconds are never above the simulation, with experts", "[all]") {
   INFO("DISTSETUP_SEED=" << test_seed());
   std::mt19937_64 random(test_seed() + 11);
   int plans = 0, shared = 0, split = 0, staged = 0;
