@@ -5,6 +5,8 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "model/encoder_parts.h"
+
 namespace distsetup {
 namespace {
 
