@@ -1,5 +1,5 @@
-// What some settings of a run may be: who runs it and with which attention, how nodes are joined, where its states lie, what becomes of a step whose loss is
-// not finite or a spike.
+// What some settings of a run may be: who runs it and with which attention, how nodes are joined, where its states lie, what becomes
+// of a step whose loss is not finite or a spike.
 #pragma once
 #include <vector>
 
