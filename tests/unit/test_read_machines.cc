@@ -10,25 +10,10 @@ using namespace distsetup;
 
 namespace {
 
-struct Job {
-  FileSays says;
-  std::string lost;      // "key=value: reason" of each, a line each
-  std::string refusal;   // what is said of a file that is not read
-  std::string warnings;  // a line each
-
-  bool has_lost(std::string_view words) const { return lost.find(words) != std::string::npos; }
-};
-
-Job job(const std::string& name, const std::string& text) {
+FileTold job(const std::string& name, const std::string& text) {
+  FileTold out = told_of(name, text);
   INFO(text);
-  Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
-  Job out;
-  for (const Diagnostic& one : read.diagnostics) (read.ok() ? out.warnings : out.refusal) += one.message + "\n";
-  if (!read.ok()) return out;
-  for (const Reading& one : *read) {
-    for (const LostKey& lost : one.lost) out.lost += lost.key + "=" + lost.text + ": " + lost.reason + "\n";
-  }
-  out.says = merged(std::move(*read));
+  REQUIRE_FALSE(out.is_contradictory);
   return out;
 }
 
@@ -49,7 +34,7 @@ TEST_CASE("machines: mpirun that starts a launcher on each node, in the text of 
   for (const std::string& start :
        {"torchrun --nnodes 2 --nproc-per-node 8" + flags, "bash -c \"torchrun --nnodes 2 --nproc-per-node 8" + flags + "\"",
         "bash -c 'cd run && accelerate launch --num_machines 2 --num_processes 16" + flags + "'"}) {
-    const Job one = job("a.pbs", pbs + start + "\n");
+    const FileTold one = job("a.pbs", pbs + start + "\n");
     CHECK(one.says.text("hardware.nodes") == "2");
     CHECK(one.says.text("hardware.gpus_per_node") == "8");
     CHECK(one.says.text("derived.world").empty());
@@ -70,7 +55,7 @@ TEST_CASE("machines: of a cluster of Ray's") {
   CHECK(
       job("a.yaml", ray(none, "  - groupName: g\n    numOfHosts: 2\n    replicas: 3\n    " + gpus("8"))).says.text("hardware.nodes") ==
       "6");
-  const Job uneven = job("a.yaml", ray(none, three + "  - groupName: h\n    replicas: 2\n    " + gpus("4")));
+  const FileTold uneven = job("a.yaml", ray(none, three + "  - groupName: h\n    replicas: 2\n    " + gpus("4")));
   CHECK(uneven.says.text("hardware.nodes").empty());
   CHECK(uneven.says.text("hardware.gpus_per_node").empty());
   CHECK(uneven.has_lost("nodes=5: its pods have different numbers of GPUs (8, 4)"));
@@ -84,14 +69,15 @@ TEST_CASE("machines: replicas that are filled in before a manifest is applied") 
            gpus("8") + "    Worker:\n      replicas: " + workers + "\n      " + gpus("8");
   };
   CHECK(job("a.yaml", manifest("3")).says.text("hardware.nodes") == "4");
-  const Job open = job("a.yaml", manifest("${WORKERS}"));
+  const FileTold open = job("a.yaml", manifest("${WORKERS}"));
   CHECK(open.says.text("hardware.nodes").empty());
   CHECK(open.has_lost("nodes=1 + ${WORKERS}: it is filled in"));
 }
 
 TEST_CASE("machines: arguments of the program that an image starts") {
   const auto pod = [](const std::string& words) {
-    return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  parallelism: 2\n  template:\n    spec:\n      containers:\n"
+    return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  parallelism: 2\n  template:\n    spec:\n      "
+           "containers:\n"
            "      - name: w\n        image: x\n        resources: {limits: {nvidia.com/gpu: 8}}\n        " +
            words + "\n";
   };
@@ -102,10 +88,11 @@ TEST_CASE("machines: arguments of the program that an image starts") {
 }
 
 TEST_CASE("machines: a variable of a container that comes from elsewhere is not empty") {
-  const Job secret = job("a.yaml",
-                         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  parallelism: 2\n  template:\n    spec:\n"
-                         "      containers:\n      - name: w\n        image: x\n        env:\n        - name: DATA\n"
-                         "          valueFrom: {configMapKeyRef: {name: c, key: data}}\n        - name: OTHER\n          value: ''\n");
+  const FileTold secret =
+      job("a.yaml",
+          "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  parallelism: 2\n  template:\n    spec:\n"
+          "      containers:\n      - name: w\n        image: x\n        env:\n        - name: DATA\n"
+          "          valueFrom: {configMapKeyRef: {name: c, key: data}}\n        - name: OTHER\n          value: ''\n");
   CHECK(secret.has_lost("env.DATA=from elsewhere: variables are set in the manifest"));
   CHECK(secret.has_lost("env.OTHER=: it is empty"));
 }
@@ -113,7 +100,7 @@ TEST_CASE("machines: a variable of a container that comes from elsewhere is not 
 TEST_CASE("machines: a program that is handed on behind the options of a script") {
   const std::string launcher =
       "torchrun --nproc_per_node=4 --nnodes 2 train.py --per_device_train_batch_size 2 --learning_rate 1e-5\n";
-  const Job one = job("a.sh", "python submit.py --gpus 1 --name mine -- " + launcher);
+  const FileTold one = job("a.sh", "python submit.py --gpus 1 --name mine -- " + launcher);
   CHECK(one.says.text("hardware.gpus_per_node") == "4");
   CHECK(one.says.text("hardware.nodes") == "2");
   CHECK(one.says.text("micro_batch") == "2");
@@ -161,7 +148,7 @@ TEST_CASE("machines: files of other tools are told by their name") {
 
 TEST_CASE("machines: names that torchtitan has not, of forks and of modules of one's own") {
   const std::string model = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n", training = "[training]\nlocal_batch_size = 1\n";
-  const Job fork = job("t.toml", model + training + "expert_parallel_degree = 2\nloss_function = \"own\"\ndataset = \"c4\"\n");
+  const FileTold fork = job("t.toml", model + training + "expert_parallel_degree = 2\nloss_function = \"own\"\ndataset = \"c4\"\n");
   CHECK(fork.says.text("mesh.ep") == "2");
   CHECK(fork.has_lost("training.loss_function=own: no plan has it"));
   CHECK(fork.has_lost("training.dataset=c4: a matter of the data"));
@@ -188,7 +175,7 @@ TEST_CASE("machines: a file of a ConfigMap that is of no known tool is not misse
 }
 
 TEST_CASE("machines: slime's arguments say that answers are drawn") {
-  const Job one = job("a.sh", "python3 train.py --advantage-estimator grpo --num-rollout 10 --lr 1e-6 --global-batch-size 8\n");
+  const FileTold one = job("a.sh", "python3 train.py --advantage-estimator grpo --num-rollout 10 --lr 1e-6 --global-batch-size 8\n");
   CHECK(one.warnings.find("trains by rollouts") != std::string::npos);
 }
 

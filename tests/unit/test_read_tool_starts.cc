@@ -9,29 +9,6 @@ using namespace distsetup;
 
 namespace {
 
-struct ToolStart {
-  FileSays says;
-  std::string lost, warnings, refusal;
-
-  std::string text(const std::string& field) const { return says.text(field); }
-  bool has_lost(std::string_view words) const { return lost.find(words) != std::string::npos; }
-};
-
-ToolStart tool_start(const std::string& name, const std::string& text) {
-  INFO(text);
-  Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
-  ToolStart out;
-  for (const Diagnostic& one : read.diagnostics) (read.ok() ? out.warnings : out.refusal) += one.message + "\n";
-  if (!read.ok()) return out;
-  for (const Reading& one : *read) {
-    for (const LostKey& lost : one.lost) out.lost += lost.key + "=" + lost.text + ": " + lost.reason + "\n";
-  }
-  Result<ReadFields> fields = merge_readings(*read);
-  for (const Diagnostic& one : fields.diagnostics) out.refusal += one.message + "\n";
-  if (fields.ok()) out.says = {*fields, std::move(*read)};
-  return out;
-}
-
 const std::string kMegatron =
     "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 2048 --ffn-hidden-size 5504 --num-attention-heads 16"
     " --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 4 --global-batch-size 128 --train-iters 1000 --lr 1e-4"
@@ -40,7 +17,7 @@ const std::string kMegatron =
 }  // namespace
 
 TEST_CASE("tool starts: Megatron-LM's pipeline is not interleaved unless a flag says so", "[read]") {
-  const auto chunks = [](const std::string& flags) { return tool_start("a.sh", kMegatron + flags).text("strategy.virtual_stages"); };
+  const auto chunks = [](const std::string& flags) { return told_of("a.sh", kMegatron + flags).text("strategy.virtual_stages"); };
   CHECK(chunks("--pipeline-model-parallel-size 2") == "1");
   CHECK(chunks("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3") == "4");
   CHECK(chunks("--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2") == "2");
@@ -49,53 +26,53 @@ TEST_CASE("tool starts: Megatron-LM's pipeline is not interleaved unless a flag 
 }
 
 TEST_CASE("tool starts: Megatron-LM's warm-up is a part of the decay", "[read]") {
-  const auto warmup = [](const std::string& flags) { return tool_start("a.sh", kMegatron + "--lr-warmup-fraction " + flags); };
-  const ToolStart shorter = warmup(".01 --lr-decay-iters 800");
+  const auto warmup = [](const std::string& flags) { return told_of("a.sh", kMegatron + "--lr-warmup-fraction " + flags); };
+  const FileTold shorter = warmup(".01 --lr-decay-iters 800");
   CHECK(shorter.text("train.warmup_steps") == "8");
   CHECK(shorter.has_lost("lr_decay_iters=800: a plan's learning rate ends with its steps"));
   CHECK(warmup(".01 --lr-decay-iters 320000").text("train.warmup_steps") == "3200");
   CHECK(warmup(".01").text("train.warmup_steps") == "10");
-  const ToolStart open = warmup(".01 --lr-decay-iters $DECAY");
+  const FileTold open = warmup(".01 --lr-decay-iters $DECAY");
   CHECK(open.text("train.warmup_steps").empty());
   CHECK(open.has_lost("lr_warmup_fraction=.01: it is a part of --lr-decay-iters"));
 }
 
 TEST_CASE("tool starts: an activation of a fork that gates is said by its name", "[read]") {
-  CHECK(tool_start("a.sh", kMegatron + "--activation swiglu").text("model.gated_mlp") == "true");
-  const ToolStart geglu = tool_start("a.sh", kMegatron + "--activation geglu");
+  CHECK(told_of("a.sh", kMegatron + "--activation swiglu").text("model.gated_mlp") == "true");
+  const FileTold geglu = told_of("a.sh", kMegatron + "--activation geglu");
   CHECK(geglu.text("model.gated_mlp") == "true");
   CHECK(geglu.text("model.activation") == "gelu");
-  CHECK(tool_start("a.sh", kMegatron + "--activation gelu").text("model.gated_mlp") == "false");
-  CHECK(tool_start("a.sh", kMegatron).text("model.gated_mlp") == "false");
-  CHECK(tool_start("a.sh", kMegatron + "--swiglu").text("model.gated_mlp") == "true");
+  CHECK(told_of("a.sh", kMegatron + "--activation gelu").text("model.gated_mlp") == "false");
+  CHECK(told_of("a.sh", kMegatron).text("model.gated_mlp") == "false");
+  CHECK(told_of("a.sh", kMegatron + "--swiglu").text("model.gated_mlp") == "true");
 }
 
 TEST_CASE("tool starts: axolotl hands its launcher what stands behind two dashes", "[read]") {
-  const ToolStart torchrun = tool_start("a.sh", "axolotl train ax.yaml --launcher torchrun -- --nproc_per_node=8 --nnodes=2\n");
+  const FileTold torchrun = told_of("a.sh", "axolotl train ax.yaml --launcher torchrun -- --nproc_per_node=8 --nnodes=2\n");
   CHECK(torchrun.text("hardware.nodes") == "2");
   CHECK(torchrun.text("hardware.gpus_per_node") == "8");
   CHECK_FALSE(torchrun.has_lost("launcher="));
   CHECK(torchrun.has_lost("config=ax.yaml"));
-  const ToolStart accelerate = tool_start("a.sh", "axolotl train ax.yaml -- --num_processes=4 --num_machines 1\n");
+  const FileTold accelerate = told_of("a.sh", "axolotl train ax.yaml -- --num_processes=4 --num_machines 1\n");
   CHECK(accelerate.text("hardware.gpus_per_node") == "4");
-  CHECK(tool_start("a.sh", "axolotl train ax.yaml --num-processes 4\n").text("derived.world") == "4");
-  CHECK(tool_start("a.sh", "axolotl train ax.yaml --launcher python\n").text("hardware.gpus_per_node").empty());
-  CHECK(tool_start("a.sh", "axolotl train ax.yaml --micro-batch-size 2\n").text("micro_batch") == "2");
+  CHECK(told_of("a.sh", "axolotl train ax.yaml --num-processes 4\n").text("derived.world") == "4");
+  CHECK(told_of("a.sh", "axolotl train ax.yaml --launcher python\n").text("hardware.gpus_per_node").empty());
+  CHECK(told_of("a.sh", "axolotl train ax.yaml --micro-batch-size 2\n").text("micro_batch") == "2");
 }
 
 TEST_CASE("tool starts: automodel, with and without a domain", "[read]") {
   for (const std::string line : {"automodel finetune llm -c m.yaml --nproc-per-node 8", "automodel m.yaml --nproc-per-node 8"}) {
-    const ToolStart one = tool_start("a.sh", line + " --step_scheduler.max_steps 20\n");
+    const FileTold one = told_of("a.sh", line + " --step_scheduler.max_steps 20\n");
     CHECK(one.text("hardware.gpus_per_node") == "8");
     CHECK(one.text("train.steps") == "20");
     CHECK(one.has_lost("config=m.yaml: it is a file of its own"));
   }
-  CHECK(tool_start("a.sh", "automodel m.yaml\n").text("hardware.gpus_per_node").empty());
+  CHECK(told_of("a.sh", "automodel m.yaml\n").text("hardware.gpus_per_node").empty());
 }
 
 TEST_CASE("tool starts: settings over a recipe of Megatron-Bridge, and its file", "[read]") {
   const std::string start = "torchrun --nproc_per_node=8 run_recipe.py --recipe llama3_8b ";
-  const ToolStart over = tool_start(
+  const FileTold over = told_of(
       "a.sh", start + "model.tensor_model_parallel_size=2 train.micro_batch_size=1 train.global_batch_size=256 optimizer.lr=1e-4\n");
   CHECK(over.text("mesh.tp") == "2");
   CHECK(over.text("micro_batch") == "1");
@@ -103,29 +80,28 @@ TEST_CASE("tool starts: settings over a recipe of Megatron-Bridge, and its file"
   CHECK(over.text("train.learning_rate") == "0.0001");
   CHECK(over.text("train.weight_decay").empty());  // the recipe's
   // NeMo's own names are another thing.
-  CHECK(tool_start("a.sh", start + "model.tensor_model_parallel_size=2 model.micro_batch_size=1\n").text("micro_batch") == "1");
-  CHECK(tool_start("a.sh", start + "--config-file b.yaml\n").has_lost("config_file=b.yaml: it is a file of its own"));
-  CHECK(tool_start("a.sh", "torchrun --nproc_per_node=8 \"$@\" --config-file b.yaml\n").has_lost("config_file=b.yaml: it is a file"));
-  CHECK_FALSE(tool_start("a.sh", start + "--config-file main\n").has_lost("it is a file of its own"));
+  CHECK(told_of("a.sh", start + "model.tensor_model_parallel_size=2 model.micro_batch_size=1\n").text("micro_batch") == "1");
+  CHECK(told_of("a.sh", start + "--config-file b.yaml\n").has_lost("config_file=b.yaml: it is a file of its own"));
+  CHECK(told_of("a.sh", "torchrun --nproc_per_node=8 \"$@\" --config-file b.yaml\n").has_lost("config_file=b.yaml: it is a file"));
+  CHECK_FALSE(told_of("a.sh", start + "--config-file main\n").has_lost("it is a file of its own"));
 }
 
 TEST_CASE("tool starts: SkyRL draws answers, and its strategy is its own", "[read]") {
   for (const std::string program : {"skyrl.train.entrypoints.main_base", "skyrl_train.entrypoints.main_base"}) {
-    const ToolStart one = tool_start("a.sh", "uv run --isolated -m " + program + " trainer.strategy=fsdp2 trainer.epochs=20\n");
+    const FileTold one = told_of("a.sh", "uv run --isolated -m " + program + " trainer.strategy=fsdp2 trainer.epochs=20\n");
     CHECK(one.text("strategy.trainer") == "fsdp2");
     CHECK(one.warnings.find("trains by rollouts") != std::string::npos);
     CHECK_FALSE(one.has_lost("no plan has this strategy"));
   }
-  const ToolStart other = tool_start("a.sh", "python -m own.train trainer.strategy=deep trainer.devices=2\n");
+  const FileTold other = told_of("a.sh", "python -m own.train trainer.strategy=deep trainer.devices=2\n");
   CHECK(other.warnings.empty());
   CHECK(other.has_lost("trainer.strategy=deep"));
 }
 
 TEST_CASE("tool starts: Lightning's devices by their numbers", "[read]") {
   const auto file = [](const std::string& devices) {
-    return tool_start("l.yaml",
-                      "trainer:\n  accelerator: gpu\n  strategy: ddp\n  devices: " + devices +
-                          "\n  num_nodes: 2\n  max_steps: 1000\nmodel: {class_path: my.Model}\ndata: {class_path: my.Data}\n");
+    return told_of("l.yaml", "trainer:\n  accelerator: gpu\n  strategy: ddp\n  devices: " + devices +
+                                 "\n  num_nodes: 2\n  max_steps: 1000\nmodel: {class_path: my.Model}\ndata: {class_path: my.Data}\n");
   };
   CHECK(file("0,1").text("hardware.gpus_per_node") == "2");
   CHECK(file("[0, 1, 2]").text("hardware.gpus_per_node") == "3");
@@ -137,13 +113,13 @@ TEST_CASE("tool starts: Lightning's devices by their numbers", "[read]") {
 
 TEST_CASE("tool starts: a schedule by Transformers' own name ends where that one ends", "[read]") {
   const std::string own = "accelerate launch --num_processes 4 own.py --learning_rate 2e-5 --wandb_entity me --dataset_mixer x ";
-  CHECK(tool_start("a.sh", own + "--lr_scheduler_type linear\n").text("train.min_learning_rate") == "0");
-  CHECK(tool_start("a.sh", own + "--lr_scheduler_type cosine\n").text("train.min_learning_rate") == "0");
-  CHECK(tool_start("a.sh", own + "--lr_scheduler_type constant\n").text("train.min_learning_rate").empty());
+  CHECK(told_of("a.sh", own + "--lr_scheduler_type linear\n").text("train.min_learning_rate") == "0");
+  CHECK(told_of("a.sh", own + "--lr_scheduler_type cosine\n").text("train.min_learning_rate") == "0");
+  CHECK(told_of("a.sh", own + "--lr_scheduler_type constant\n").text("train.min_learning_rate").empty());
 }
 
 TEST_CASE("tool starts: keys of several tools tell none", "[read]") {
-  const ToolStart none = tool_start("p.toml", "max_steps = 100\n[model]\nname = \"a\"\n[optim]\nlr = 1e-6\n[data]\nseq_len = 2048\n");
+  const FileTold none = told_of("p.toml", "max_steps = 100\n[model]\nname = \"a\"\n[optim]\nlr = 1e-6\n[data]\nseq_len = 2048\n");
   CHECK(none.refusal.find("none that tells which tool it is") != std::string::npos);
 }
 
@@ -154,28 +130,27 @@ TEST_CASE("tool starts: processes that an operator tells torchrun", "[read]") {
            processes + "\n" + resources + "    command: [bash, -c]\n    args:\n      - |\n        " + command + "\n";
   };
   const std::string gpus = "    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}\n", start = " train.py --learning_rate 1e-5";
-  CHECK(tool_start("a.yaml", train_job("8", gpus, "torchrun" + start)).text("hardware.gpus_per_node") == "8");
-  CHECK(tool_start("a.yaml", train_job("4", "", "torchrun" + start)).text("hardware.gpus_per_node") == "4");
-  CHECK(tool_start("a.yaml", train_job("auto", gpus, "torchrun" + start)).text("hardware.gpus_per_node") == "8");
-  CHECK(tool_start("a.yaml", train_job("4", gpus, "torchrun" + start)).refusal.find("hardware.gpus_per_node is 4") !=
-        std::string::npos);
-  CHECK(tool_start("a.yaml", train_job("4", gpus, "torchrun --nproc_per_node=8" + start)).text("hardware.gpus_per_node") == "8");
-  const ToolStart tune = tool_start("a.yaml",
-                                    "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n"
-                                    "  runtimeRef: {name: torchtune-llama3.2-1b}\n  initializer:\n"
-                                    "    model: {storageUri: 'hf://meta-llama/Llama-3.2-1B'}\n  trainer:\n    numNodes: 1\n" +
-                                        gpus + "    args: [batch_size=32, epochs=1]\n");
+  CHECK(told_of("a.yaml", train_job("8", gpus, "torchrun" + start)).text("hardware.gpus_per_node") == "8");
+  CHECK(told_of("a.yaml", train_job("4", "", "torchrun" + start)).text("hardware.gpus_per_node") == "4");
+  CHECK(told_of("a.yaml", train_job("auto", gpus, "torchrun" + start)).text("hardware.gpus_per_node") == "8");
+  CHECK(told_of("a.yaml", train_job("4", gpus, "torchrun" + start)).refusal.find("hardware.gpus_per_node is 4") != std::string::npos);
+  CHECK(told_of("a.yaml", train_job("4", gpus, "torchrun --nproc_per_node=8" + start)).text("hardware.gpus_per_node") == "8");
+  const FileTold tune = told_of("a.yaml",
+                                "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n"
+                                "  runtimeRef: {name: torchtune-llama3.2-1b}\n  initializer:\n"
+                                "    model: {storageUri: 'hf://meta-llama/Llama-3.2-1B'}\n  trainer:\n    numNodes: 1\n" +
+                                    gpus + "    args: [batch_size=32, epochs=1]\n");
   CHECK(tune.has_lost("args=batch_size=32 epochs=1: arguments of the program"));
   CHECK(tune.has_lost("initializer.model=hf://meta-llama/Llama-3.2-1B"));
 }
 
 TEST_CASE("tool starts: GPUs that only Ray is told of", "[read]") {
   const std::string pod = "template: {spec: {containers: [{name: w, image: x, resources: {limits: {cpu: 4}}}]}}\n";
-  const ToolStart told =
-      tool_start("a.yaml",
-                 "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n"
-                 "    rayStartParams: {num-gpus: '8'}\n    " +
-                     pod + "  workerGroupSpecs:\n  - replicas: 1\n    groupName: w\n    rayStartParams: {num-gpus: '8'}\n    " + pod);
+  const FileTold told =
+      told_of("a.yaml",
+              "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n"
+              "    rayStartParams: {num-gpus: '8'}\n    " +
+                  pod + "  workerGroupSpecs:\n  - replicas: 1\n    groupName: w\n    rayStartParams: {num-gpus: '8'}\n    " + pod);
   CHECK(told.text("hardware.nodes") == "2");
   CHECK(told.text("hardware.gpus_per_node") == "8");
 }

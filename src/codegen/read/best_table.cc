@@ -190,14 +190,6 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     reading.fields.emplace("strategy.sharding", ReadField{Json("zero3"), fsdp->key, fsdp->at, false, true});
     reading.lost.erase(fsdp);
   }
-  // Transformers' get_scheduler, by the name that its argument has: both of these end at 0.
-  const auto schedule = reading.fields.find("train.lr_schedule");
-  const bool is_of_transformers = schedule != reading.fields.end() && is_same_key(schedule->second.key, "lr_scheduler_type");
-  if (is_of_transformers && (schedule->second.value == "linear" || schedule->second.value == "cosine"))
-    reading.fields.try_emplace("train.min_learning_rate", ReadField{Json(0), schedule->second.key, schedule->second.at, true});
-  // A file of settings, of whatever tool.
-  for (LostKey& lost : reading.lost)
-    lost.is_file = lost.is_file || (is_same_key(lost.key, "config_file") && is_settings_file(lost.text));
   // AdamW by its plain name, whatever another tool calls its own.
   const auto plain = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
     return (is_same_key(one.key, "optimizer") || is_same_key(one.key, "optim")) && same_name(one.text, "adamw");
@@ -212,10 +204,8 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {
     // What another tool makes of a key of that name is no reason here.
-    if (lost.is_file && is_same_key(lost.key, "config_file")) {
-      lost.reason = "it is a file of its own: give it beside this one";
-      lost.why = LostKey::Why::kNotSupported;
-      lost.help.clear();
+    if (is_same_key(lost.key, "config_file") && (lost.is_file || is_settings_file(lost.text))) {
+      name_file(lost);
       continue;
     }
     if (lost.why == LostKey::Why::kNotSupported && lost.reason.find(tool) == std::string::npos) continue;

@@ -15,6 +15,13 @@
 
 namespace distsetup {
 
+void name_file(LostKey& lost) {
+  lost.is_file = true;
+  lost.reason = "it is a file of its own: give it beside this one";
+  lost.why = LostKey::Why::kNotSupported;
+  lost.help.clear();
+}
+
 std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templates, const std::vector<FoundKey>& found,
                                                        const std::string& file) {
   const auto names_file = [](const FoundKey& one) { return is_same_key(one.key, "job.config_file") && !one.stands_alone; };
@@ -26,9 +33,8 @@ std::optional<Result<Reading>> over_file_of_torchtitan(const TemplateSet& templa
   if (!over.ok()) return over;
   std::erase_if(over->fields, [](const auto& one) { return one.second.is_assumed; });
   over->is_over_file = true;
-  LostKey lost{named->key, named->text, "it is a file of its own: give it beside this one", named->at};
-  lost.is_file = named->unknown.empty();
-  if (!lost.is_file) lost.reason = named->unknown;
+  LostKey lost{named->key, named->text, named->unknown, named->at};
+  if (named->unknown.empty()) name_file(lost);
   over->lost.push_back(std::move(lost));
   return over;
 }
@@ -137,9 +143,7 @@ void take_sharding(Reading& reading) {
 void name_file_of_deepspeed(Reading& reading) {
   for (LostKey& lost : reading.lost) {
     const bool is_path = is_settings_file(lost.text) && lost.text.find_first_of("$`{<") == std::string::npos;
-    if (!is_same_key(lost.key, "deepspeed_config") || !is_path) continue;
-    lost.is_file = true;
-    lost.reason = "it is a file of its own: give it beside this one";
+    if (is_same_key(lost.key, "deepspeed_config") && is_path) name_file(lost);
   }
 }
 

@@ -35,6 +35,9 @@ bool switches_adapters_on(const std::vector<FoundKey>& found);
 // How the model is sharded, by words that one tool alone has: --ds_stage, --use_distributed_optimizer.
 void take_sharding(Reading& reading);
 
+// The key names a file of settings, which is read where it is given too.
+void name_file(LostKey& lost);
+
 // --deepspeed_config FILE, an argument of DeepSpeed's own (deepspeed/__init__.py, _add_core_arguments): a file of settings.
 void name_file_of_deepspeed(Reading& reading);
 

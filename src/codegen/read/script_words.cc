@@ -40,9 +40,7 @@ Reading unread(const std::vector<FoundKey>& found, const std::string& file, cons
                             is_of_hydra ? "it names a configuration of the program's own, which is not read"
                                         : fmt::format("no table knows the arguments of {}", what),
                             one.at});
-    if (one.key != "config_file" || !is_settings_file(one.text)) continue;
-    reading.lost.back().reason = "it is a file of its own: give it beside this one";
-    reading.lost.back().is_file = true;
+    if (one.key == "config_file" && is_settings_file(one.text)) name_file(reading.lost.back());
   }
   return reading;
 }

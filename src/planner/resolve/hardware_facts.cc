@@ -29,8 +29,7 @@ constexpr double kNetworkLatency = 14e-6, kCpuNetworkLatency = 60e-6;
 // Of the rate of a node's network, what large collectives reach where no machine's own share is known.
 double network_efficiency(std::string_view kind) { return kind == "ethernet" ? 0.5 : kind == "infiniband" ? 0.85 : 0.75; }
 
-// A node that no machine preset describes: servers with data-centre GPUs have at least one card of 100 Gb/s with RDMA (NVIDIA's
-// certified systems: ConnectX-6 and later), workstations with GeForce cards Ethernet.
+// A node that no machine preset describes. Both rates are guesses at the low end of what is sold, and said wherever they count.
 GivenNetwork assumed_network(const Gpu& gpu) {
   if (gpu.vendor == "cpu") return {1, "ethernet"};
   return gpu.p2p ? GivenNetwork{100, "roce"} : GivenNetwork{25, "ethernet"};
