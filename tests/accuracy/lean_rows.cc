@@ -63,6 +63,7 @@ Result<Setup> hand_written_row(const Row& row, Setup s) {
 Result<Setup> whole_graph_row(const Row& row, Setup s) {
   const std::string& notes = row.text("notes");
   const bool nanochat = row.says("framework", "nanochat");  // autoresearch is a shorter nanochat
+  if (contains(notes, "kernel of attention not told")) return unmapped(row, "which kernel of attention ran is not stated");
   s.framework = Framework::kDdp;
   s.sharding = row.says("optimizer", "sharded") || row.says("strategy", "sharded") ? Sharding::kZero1 : Sharding::kDdp;
   if (s.sharding == Sharding::kDdp) {
@@ -76,6 +77,7 @@ Result<Setup> whole_graph_row(const Row& row, Setup s) {
   s.compiled = true;
   s.loss = LossHead::kCompiled;
   s.software.online_softmax = true;
+  if (row.text("activation_ckpt") == "full") s.recompute = ActivationRecompute::kFull;
   s.software.expandable_segments = nanochat;  // set by train.py
   s.software.released = contains(notes, "torch 2.4") ? 202409 : contains(notes, "torch 2.5") ? 202410 : 202603;
   set_default_batch(s, nanochat ? 2048 : 1024, nanochat ? (s.world() > 1 ? 16 : 128) : 64);

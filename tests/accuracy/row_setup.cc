@@ -194,7 +194,8 @@ Result<Setup> common_setup(const Row& row) {
   if (s.fp8 != Fp8Recipe::kNone) s.compute = Dtype::kF8;
   s.flash_attention = row.text("flash_attention") != "no";
   const std::string& offload = row.text("offload");
-  if (offload.starts_with("params")) s.offload.parameters = s.offload.optimizer = OffloadPlace::kHost;
+  if (offload.starts_with("params"))
+    s.offload.parameters = s.offload.optimizer = contains(offload, "NVMe") ? OffloadPlace::kNvme : OffloadPlace::kHost;
   if (offload == "optimizer") s.offload.optimizer = OffloadPlace::kHost;
   const std::string& finetune = row.text("finetune");
   s.finetune = finetune == "lora" ? Finetune::kLora : finetune == "qlora" ? Finetune::kQlora : Finetune::kFull;

@@ -27,6 +27,7 @@ void parallel(Setup& s, const Row& row) {
   if (contains(strategy, "ZeRO")) {
     s.framework = Framework::kDeepspeed;
     s.sharding = contains(strategy, "ZeRO-3") ? Sharding::kZero3 : contains(strategy, "ZeRO-1") ? Sharding::kZero1 : Sharding::kZero2;
+    if (contains(strategy, "ZeRO-0")) s.sharding = Sharding::kDdp;
     s.cp_method = CpMethod::kUlysses;
     // dp_shard of a row counts the ranks of a sequence too.
     if (s.model.hidden > 0) s.reduce_bucket_elements = s.model.hidden * s.model.hidden;

@@ -26,15 +26,36 @@ bool on_transformers(const Row& row) {
                           "Decomposer",
                           "backpropagate",
                           "ds_verify_loss",
-                          "ToolBench"});
+                          "ToolBench",
+                          "Apertus-Greek",
+                          "DeepSpeed-Chat",
+                          "DeepSeek-Coder finetune"});
 }
 
 bool on_megatron(const Row& row) { return begins_any(row, {"OneFlow-GPT", "GPT-NeoX", "metaseq"}); }
 
 bool own(const Row& row) {
-  return begins_any(
-      row, {"Levanter", "camelid", "TouchNet", "bionemo", "agi-playground", "Multicore", "ezpz", "jzhang38", "Open-Llama", "Alpa",
-            "flash-attention training", "FIRE_playground", "SamEngine", "NoCap-Test", "quicktalk", "MaxText", "OLMo ("});
+  return begins_any(row, {"Levanter",
+                          "camelid",
+                          "TouchNet",
+                          "bionemo",
+                          "agi-playground",
+                          "Multicore",
+                          "ezpz",
+                          "jzhang38",
+                          "Open-Llama",
+                          "Alpa",
+                          "flash-attention training",
+                          "FIRE_playground",
+                          "SamEngine",
+                          "NoCap-Test",
+                          "quicktalk",
+                          "MaxText",
+                          "OLMo (",
+                          "llm-arch-lab",
+                          "min-LLM",
+                          "TE benchmark",
+                          "nanoops"});
 }
 
 Result<Setup> transformers_setup(const Row& row) {
@@ -88,7 +109,9 @@ Result<Setup> core_setup(const Row& row) {
 
 }  // namespace
 
-bool is_core_row(const Row& row) { return begins_any(row, {"mcore_adapter", "Llama 3's own trainer", "ForgeTrain"}); }
+bool is_core_row(const Row& row) {
+  return begins_any(row, {"mcore_adapter", "Llama 3's own trainer", "ForgeTrain", "Pai-Megatron-Patch"});
+}
 
 bool is_unread_row(const Row& row) { return on_transformers(row) || on_megatron(row) || is_core_row(row) || own(row); }
 
