@@ -27,8 +27,8 @@ double robust(double r) { return kScale * kScale / 2 * std::log1p(r * r / (kScal
 // what only a training run shows, and least what follows from a stated power limit.
 double pull_width(const std::string& name) {
   if (name.starts_with("clock.")) return kLawWidth;
-  for (const std::string_view counted :
-       {"network.nvlink", "network.xgmi", "attention.flash2.hopper", "attention.unfused", "gemm.ampere.k_half"}) {
+  for (const std::string_view counted : {"network.nvlink", "network.xgmi", "attention.flash2.hopper", "attention.unfused",
+                                         "gemm.ampere.k_half", "software.host_beside_gpu"}) {
     if (name.starts_with(counted)) return kMeasuredWidth;
   }
   return kPullWidth;

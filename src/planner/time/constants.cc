@@ -379,6 +379,9 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   const DeltaRuleWork delta = delta_rule_work(s);
   c.delta_forward_s = delta_layers_share(s) * delta.forward_kernels * kOperation_s;
   c.delta_backward_s = delta_layers_share(s) * delta.backward_kernels * kOperation_s;
+  const bool gathers = s.dp_shard > 1 && s.sharding == Sharding::kZero3;
+  const std::string_view ahead = s.software.traced ? "graph" : gathers ? "gathers" : "whole";
+  c.host_beside_gpu = look.at(fmt::format("software.host_beside_gpu.{}", ahead));
   c.step_s = look.at("software.step_s");
   if (!traits.python) c.launch_layer_s = c.step_s = 0;
   c.straggler = look.at("straggler.per_doubling");

@@ -71,6 +71,7 @@ struct TimeConstants {
   double contention = 0;                                                       // compute slows by this while a transfer runs beside it
   double tp_hidden = 0, tp_backward_hidden = 0, cp_hidden = 0, dp_hidden = 0;  // share of a transfer that its overlap hides
   double launch_layer_s = 0;                                                   // CPU time to enqueue one layer forward
+  double host_beside_gpu = 1;                                                  // p of launch_exposed_s: how far the host runs ahead
   double delta_forward_s = 0, delta_backward_s = 0;                            // the same of its recurrence, operation by operation
   double step_s = 0;                                                           // fixed per step: data, logging, clipping
   double straggler = 0;                                                        // per doubling of GPUs

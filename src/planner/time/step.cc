@@ -18,6 +18,7 @@
 #include "planner/frameworks/state_bytes.h"
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
+#include "planner/time/launch.h"
 #include "planner/time/layer_time.h"
 #include "planner/time/offload.h"
 #include "planner/time/reduction.h"
@@ -311,13 +312,12 @@ void StepModel::add_micro_batches(const StepLayer& one, const SlowestStage& stag
   const double again = s_.recompute == ActivationRecompute::kNone ? 0 : s_.recompute == ActivationRecompute::kFull ? 1 : 0.5;
   const double passes = forwards + 1.5 + again;
   const double host_s = own * (c_.launch_layer_s * passes + c_.delta_forward_s * (forwards + again) + c_.delta_backward_s);
-  const double launch = std::max(0.0, host_s - gpu_micro - (transfers.exposed_s - transfers.in_turn_s));
   t.gemm_s = m * own * (forwards * layer.forward.gemm + layer.backward.gemm);
   t.attention_s = m * own * (forwards * layer.forward.attention + layer.backward.attention);
   t.elementwise_s = m * (own * (forwards * layer.forward.elementwise + layer.backward.elementwise + copies) + transfers.contended_s);
   t.recompute_s = m * own * layer.recompute.compute();
   t.loss_s = m * loss;
-  t.launch_s = m * launch;
+  t.launch_s = m * launch_exposed_s(host_s, gpu_micro + transfers.exposed_s - transfers.in_turn_s, c_.host_beside_gpu);
   t.communication_exposed_s = m * transfers.exposed_s;
   if (s_.pp == 1) return;
   const double v = std::max(s_.virtual_stages, 1), send = stage_send_s(), stages = s_.pp;
