@@ -39,10 +39,10 @@ Alternative alternative(const Candidate& c, std::string summary, std::string why
 }
 
 // Why a plan that does not fit as well as the answer lost.
-std::string short_of(const Candidate& c, int64_t capacity) {
+std::string short_of(const Candidate& c, const Candidate& best, int64_t capacity) {
   if (c.verdict == Verdict::kTight)
-    return fmt::format("{}: {} of {}", verdict_words(c.verdict, c.fit_probability), format_bytes(c.device_bytes),
-                       format_bytes(capacity));
+    return fmt::format("{}: {} of {}, {:.2f}× tokens/s", verdict_words(c.verdict, c.fit_probability), format_bytes(c.device_bytes),
+                       format_bytes(capacity), c.tokens_per_s_per_gpu / best.tokens_per_s_per_gpu);
   const bool is_bound = !c.simulated;
   return fmt::format("does not fit by {}{}", is_bound ? "≥ " : "", format_bytes(c.device_bytes - capacity));
 }
@@ -52,7 +52,7 @@ std::vector<Alternative> next_best(const Problem& problem, const SearchResult& r
   const int every_k = problem.recompute_every_k;
   std::vector<Alternative> out;
   for (const Candidate& c : result.faster)
-    out.push_back(alternative(c, summary(c.choice, every_k), short_of(c, problem.base.hardware.memory_bytes)));
+    out.push_back(alternative(c, summary(c.choice, every_k), short_of(c, result.answer(), problem.base.hardware.memory_bytes)));
   for (size_t i = 1; i < result.best.size(); ++i) {
     const Candidate& c = result.best[i];
     out.push_back(alternative(c, summary(c.choice, every_k), why_not(c, result.best.front(), problem.goal, rules)));
@@ -108,7 +108,7 @@ class BestOfEachKind {
 
   std::string why(const Candidate& c) const {
     if (c.verdict == Verdict::kDoesNotFit || (c.verdict == Verdict::kTight && best_.verdict == Verdict::kFits))
-      return short_of(c, p_.base.hardware.memory_bytes);
+      return short_of(c, best_, p_.base.hardware.memory_bytes);
     return best_.verdict == Verdict::kDoesNotFit ? "" : why_not(c, best_, p_.goal, rules_);
   }
 
@@ -197,8 +197,8 @@ std::string why_lost(const Problem& problem, const Plan& other, const Plan& best
     return c;
   };
   const Candidate c = candidate(other), won = candidate(best);
-  if (c.verdict == Verdict::kDoesNotFit) return short_of(c, best.memory.capacity_bytes);
-  if (c.verdict != won.verdict) return short_of(c, best.memory.capacity_bytes) + ", and what fits goes first";
+  if (c.verdict == Verdict::kDoesNotFit) return short_of(c, won, best.memory.capacity_bytes);
+  if (c.verdict != won.verdict) return short_of(c, won, best.memory.capacity_bytes) + ", and what fits goes first";
   const SelectionRules rules = make_predictor(problem)->rules();
   const bool is_faster = c.tokens_per_s_per_gpu > won.tokens_per_s_per_gpu;
   return why_not(c, won, problem.goal, rules) +
