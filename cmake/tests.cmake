@@ -166,7 +166,7 @@ include(accuracy)
 # to be passed on, a build to what a newcomer waits. All others run beside others, like the suites.
 set(held_to_a_time bench_repeat fuzz fuzz_all launch quickstart_all watchdog)
 # The longest, which begin first, so that none runs alone at the end.
-set(takes_minutes emit_targets_all fuzz_readers_all parity_all slurm_launch_all weights_all)
+set(takes_minutes emit_targets_all parity_all slurm_launch_all weights_all)
 # Those that need no more than the build and have neighbours that show the same in less time: for scripts/test --all too.
 set(takes_long faults guard offload resume trainer_flags tune watchdog)
 # Those that start SLURM, of which a machine has one.

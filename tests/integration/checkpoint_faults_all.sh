@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A disk that is full, fails, writes half, or a process that ends, at random operations on checkpoint files of random ranks: what is
-# committed is always whole, and the run goes on to the curve and the parameters of a run that nothing happened to. POINTS (30), SEED.
+# committed is always whole, and the run goes on to the curve and the parameters of a run that nothing happened to. POINTS (12), SEED.
 # shellcheck source=tests/support/job.sh
 . "${DISTSETUP_SOURCE:?}/tests/support/job.sh"
 need_trainer
@@ -15,7 +15,7 @@ run "a straight run" 0 env LD_PRELOAD="$work/failing_disk.so" FAIL_COUNT="$work/
 operations=("$(cat "$work/count.0")" "$(cat "$work/count.1")")
 ((operations[0] > 50 && operations[1] > 20)) || fail "only ${operations[*]} operations were counted"
 kinds=(ENOSPC EIO SHORT STOP) ended=0 went_on=0
-for ((point = 0; point < ${POINTS:-30}; ++point)); do
+for ((point = 0; point < ${POINTS:-12}; ++point)); do
   job=beside
   ((RANDOM % 2)) || job=at_once
   rank=$((RANDOM % 2)) kind=${kinds[$((RANDOM % 4))]}
