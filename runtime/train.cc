@@ -37,6 +37,7 @@
 #include "runtime/monitor/replicas.h"
 #include "runtime/monitor/report.h"
 #include "runtime/monitor/signals.h"
+#include "runtime/monitor/stage_memory.h"
 #include "runtime/monitor/step_guard.h"
 #include "runtime/monitor/step_line.h"
 #include "runtime/monitor/trace_file.h"
@@ -255,12 +256,13 @@ class Run {
     time_.add(stats, step_s);
     if (trace_) trace_->end_step(done_);
     profile_.add(done_, stats.profile);
-    if (first()) tell(stats, {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s, engine_->peak_bytes()});
+    Json used;
+    if (done_here_ <= kMeteredSteps) used = memory_json(plan_, memory_as_planned(*communicator_, plan_, engine_->memory()));
+    if (first()) tell(stats, used, {done_, rate, sampler_->cursor().tokens, batch.global_valid_tokens, step_s, engine_->peak_bytes()});
   }
 
-  void tell(const StepStats& stats, const StepFacts& facts) {
+  void tell(const StepStats& stats, const Json& memory, const StepFacts& facts) {
     if (std::isfinite(stats.loss)) curve_.push_back({done_, stats.loss});
-    const Json memory = done_here_ <= kMeteredSteps ? memory_json(plan_, engine_->memory()) : Json();
     throw_on_error(metrics_.write(step_line(facts, stats, guard_.last(), memory)), kExitFailed);
     live_.step(facts, stats, guard_.history().skipped, facts.peak_bytes);
     if (done_here_ > 1 && !has_line(done_, plan_.train.steps, options_.log_every)) return;
@@ -330,8 +332,8 @@ class Run {
   void finish(const std::string& status) {
     enter("report");
     if (done_here_ == 0) return;
-    const MemoryReport memory = engine_->memory();
-    const std::vector<double> peaks = peaks_of_all(*communicator_, memory);
+    const std::vector<double> peaks = peaks_of_all(*communicator_, engine_->memory());
+    const MemoryReport memory = memory_as_planned(*communicator_, plan_, engine_->memory());
     note_memory("end");
     Diagnostics mine;
     if (first()) {

@@ -96,10 +96,9 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
     if (predicted != 0 || measured != 0) rows.push_back({what, Quantity::kBytes, predicted, measured});
   }
   rows.push_back({"arena", Quantity::kBytes, static_cast<double>(plan.memory.arena_bytes), static_cast<double>(memory.arena_bytes)});
-  const int64_t host_bytes =
-      plan.mesh.pp > 1 && !plan.memory.by_rank_class.empty() ? plan.memory.by_rank_class.front().host_bytes : plan.host.host_bytes;
   if (memory.host_bytes > 0)
-    rows.push_back({"on the host", Quantity::kBytes, static_cast<double>(host_bytes), static_cast<double>(memory.host_bytes)});
+    rows.push_back(
+        {"on the host", Quantity::kBytes, static_cast<double>(plan.host.host_bytes), static_cast<double>(memory.host_bytes)});
   if (memory.disk_bytes > 0)
     rows.push_back({"on a disk", Quantity::kBytes, static_cast<double>(plan.host.disk_bytes), static_cast<double>(memory.disk_bytes)});
   if (memory.metered_peak_bytes > 0) {

@@ -19,6 +19,8 @@
 #include "runtime/engine/threads.h"
 #include "runtime/expert_cases.h"
 #include "runtime/late_run.h"
+#include "runtime/monitor/report.h"
+#include "runtime/monitor/stage_memory.h"
 #include "runtime/tiny.h"
 #include "support/seed.h"
 
@@ -351,6 +353,37 @@ TEST_CASE("offload: the stages of a pipeline have what their lists say on the ho
   for (int rank = 0; rank < plan.mesh.world(); ++rank) {
     const auto stage = size_t(coordinates(plan.mesh, rank).pp);
     CHECK(predicted.memory.by_rank_class.at(stage).host_bytes == by_rank[size_t(rank)]);
+  }
+}
+
+TEST_CASE("offload: what a pipeline reports is of the stage, and of the host, that the plan's bytes are of", "[offload]") {
+  const bool moves = GENERATE(false, true);
+  const int64_t vocabulary = GENERATE(16, 4000);  // so large that the head's stage is the fullest
+  TinyOptions o = options_of({"pp", Sharding::kZero3, 1, 2, 1, 1, true, 2}, 4, Dtype::kBf16);
+  o.geometry.vocabulary = vocabulary, o.geometry.tied_embeddings = false;
+  Plan plan = moves ? on_disk(tiny_plan(o)) : tiny_plan(o);
+  if (moves) plan.offload.activations = OffloadPlace::kHost;
+  finish(plan);
+  CHECK(fullest_stage(plan) == (vocabulary > 16));
+  std::vector<std::vector<Comparison>> of(size_t(plan.mesh.world()));
+  run_ranks(plan.mesh, [&](Communicator& communicator) {
+    const auto device = make_cpu_device();
+    const Engine engine(plan, *device, communicator, {.offload_folder = kHere});
+    MemoryReport own = engine.memory();
+    own.metered_peak_bytes = 0;  // of all threads
+    own.peak_instruction = "Forward " + std::to_string(communicator.rank());
+    own.phase_bytes = {{"forward", communicator.rank()}};
+    const MemoryReport report = memory_as_planned(communicator, plan, own);
+    CHECK(report.peak_instruction == "Forward " + std::to_string(report.phase_bytes.at("forward")));
+    CHECK(coordinates(plan.mesh, int(report.phase_bytes.at("forward"))).pp == fullest_stage(plan));
+    of[size_t(communicator.rank())] = compare(plan, report, {});
+  });
+  for (const std::vector<Comparison>& rows : of) {
+    CHECK(rows.size() >= (moves ? 8 : 6));
+    for (const Comparison& row : rows) {
+      INFO(row.what);
+      CHECK(row.measured == row.predicted);
+    }
   }
 }
 
