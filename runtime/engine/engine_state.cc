@@ -290,20 +290,21 @@ void Engine::State::optimizer_step(const Instruction& i, const Call& call) {
   const size_t next = static_cast<size_t>(i.unit + 1);  // a step of all units at once has none
   if (i.unit >= 0 && next < units.size()) memory->read_ahead(units[next]);
   optimizers.at(i.unit)->step(number, rate, clip);
+  if (const double by = plan.model.router_bias_rate; by > 0) correct_routers(i.unit, by);
   if (i.unit >= 0) memory->write_back(units[next - 1]);
-  if (const double by = plan.model.router_bias_rate; by > 0) correct_routers(by);
 }
 
-// A few numbers of each layer: the host moves them.
-void Engine::State::correct_routers(double by) {
-  for (const ElementRange& range : balance_ranges(layout(), place)) {
+// A few numbers of each layer: the host moves them. unit: as of the instruction, -1 for all.
+void Engine::State::correct_routers(int unit, double by) {
+  Device& where = host ? *host : device;
+  for (const ElementRange& range : balance_ranges(layout(), place, unit)) {
     const auto n = size_t(range.end - range.begin);
     float* const master = shard("master").data() + range.begin;
     std::vector<float> above(n), values(n);
-    device.copy_to_host(above.data(), shard("gradient").data() + range.begin, int64_t(n * sizeof(float)));
-    device.copy_to_host(values.data(), master, int64_t(n * sizeof(float)));
+    where.copy_to_host(above.data(), shard("gradient").data() + range.begin, int64_t(n * sizeof(float)));
+    where.copy_to_host(values.data(), master, int64_t(n * sizeof(float)));
     move_corrections({{0, int64_t(n)}}, by, above.data(), values.data());
-    device.copy_to_device(master, values.data(), int64_t(n * sizeof(float)));
+    where.copy_to_device(master, values.data(), int64_t(n * sizeof(float)));
   }
 }
 

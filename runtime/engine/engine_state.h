@@ -34,7 +34,7 @@ struct Engine::State {
   void after_step(BoundList& list, int step);
   std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
   void optimizer_step(const Instruction& i, const Call& call);
-  void correct_routers(double by);
+  void correct_routers(int unit, double by);
   void decide();
   void wait(int event);
   // Of a step or an evaluation; what the reference makes where it runs in the list is not taken from outside.

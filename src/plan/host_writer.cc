@@ -51,8 +51,6 @@ OffloadProblem offload_problem(const Plan& plan) {
     return {fmt::format("the native trainer offloads all of the optimizer or nothing, the plan says a share of {}", o.optimizer_ratio),
             "--offload-optimizer-ratio 1"};
   if (o.optimizer == OffloadPlace::kNone) return {};
-  if (plan.model.router_bias_rate > 0)
-    return {"the native trainer moves routers' corrections with the optimizer's step on the device", "--offload-optimizer none"};
   if (!keeps_elements(plan.train.optimizer))
     return {fmt::format("{} sees whole matrices, which ranks bring together on their devices: the host has no part in that",
                         plan.train.optimizer),

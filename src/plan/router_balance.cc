@@ -4,10 +4,11 @@
 
 namespace distsetup {
 
-std::vector<ElementRange> balance_ranges(const Layout& layout, const Coordinates& at) {
+std::vector<ElementRange> balance_ranges(const Layout& layout, const Coordinates& at, int of_unit) {
   std::vector<ElementRange> ranges;
-  for (const UnitLayout& unit : layout.units) {
-    if (unit.is_frozen) continue;
+  for (size_t u = 0; u < layout.units.size(); ++u) {
+    const UnitLayout& unit = layout.units[u];
+    if (unit.is_frozen || (of_unit >= 0 && u != static_cast<size_t>(of_unit))) continue;
     const ElementRange own = owned_range(unit, shard_index(layout, unit, at));
     for (const Parameter& p : unit.parameters) {
       const int64_t begin = std::max(own.begin, p.offset), end = std::min(own.end, p.offset + p.numel);

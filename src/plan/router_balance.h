@@ -8,8 +8,8 @@
 
 namespace distsetup {
 
-// Where a rank's flat shard has corrections.
-std::vector<ElementRange> balance_ranges(const Layout& layout, const Coordinates& at);
+// Where a rank's flat shard has corrections, of one unit or (-1) of all.
+std::vector<ElementRange> balance_ranges(const Layout& layout, const Coordinates& at, int of_unit);
 
 // master -= rate · sign(above), element by element.
 void move_corrections(const std::vector<ElementRange>& ranges, double rate, const float* above, float* master);

@@ -177,6 +177,24 @@ TEST_CASE("offload: experts that ranks share, and those of tensor-parallel ranks
   CHECK(trained(on_disk(plan), 3, {.offload_folder = kHere}) == expected);
 }
 
+TEST_CASE("offload: corrections of routers move on the host and on a disk as on a device", "[offload]") {
+  const auto [sharding, shard, ep, pp] =
+      GENERATE(std::tuple(Sharding::kDdp, 1, 1, 1), std::tuple(Sharding::kZero3, 2, 2, 1), std::tuple(Sharding::kZero1, 2, 1, 2));
+  TinyOptions o;
+  o.geometry = expert_geometry("glm4");
+  o.sharding = sharding, o.shard = shard, o.ep = ep, o.pp = pp, o.accumulation = 2;
+  Plan plan = tiny_plan(o);
+  plan.train.optimizer = pp == 1 ? "adamw" : "adamw_8bit";  // unit by unit, and all at once
+  REQUIRE(plan.model.router_bias_rate > 0);
+  const Trained expected = trained(plan, 3);
+  Plan without = plan;
+  without.model.router_bias_rate = 0;
+  CHECK(trained(without, 3).result.parameters != expected.result.parameters);
+  check_as_without(on_host(plan), expected);
+  check_as_without(from_host(plan), expected);
+  CHECK(trained(on_disk(plan), 3, {.offload_folder = kHere}) == expected);
+}
+
 TEST_CASE("offload: every optimizer of elements has the same bits on the host", "[offload]") {
   Plan plan = tiny_plan(options_of({"zero3", Sharding::kZero3, 1, 2}, 2, Dtype::kBf16));
   plan.train.optimizer = GENERATE(as<std::string>(), "sgd", "lion", "adamw_8bit");
