@@ -228,7 +228,7 @@ void count_routes_backward(const Call& c) {
                              out<E>(c, 0) + begin * E_, end - begin, E_, c.attributes->chosen, scale);
   });
 }
-// router_sums of all ranks of tp -> router_sums
+// router_sums of all ranks of tp or cp -> router_sums
 template <class>
 void sum_routes(const Call& c) {
   const int64_t n = numel(c.writes[0]);

@@ -61,6 +61,14 @@ void add_shared_attention(Op op, const ProgramSplit& split, ProgramBuilder& b) {
   }
 }
 
+void share_balance(Op& op, int cp, ProgramBuilder& b) {
+  if (op.kernel == "count_routes") op.attributes.multiplier *= cp;  // of its adjoint
+  if (op.kernel != "balance_loss" || op.reads.empty()) return;
+  const std::string sums = op.reads[0], all = sums + "_of_cp";
+  b.add(over_cp(op_of(op, "gather_cp", "gather_routes", {sums}, {all})));
+  b.add(op_of(op, "sum_cp", "sum_routes", {all}, {sums}));
+}
+
 std::string ulysses_problem(const Geometry& g, int cp, CpMethod method) {
   if (cp == 1 || method != CpMethod::kUlysses || !g.attention_sinks) return "";
   return fmt::format(

@@ -22,6 +22,10 @@ Op over_cp(Op op);
 // Adds an op that is_attention(), and what it needs, as each of cp > 1 ranks runs it. Problems are the builder's.
 void add_shared_attention(Op op, const ProgramSplit& split, ProgramBuilder& program);
 
+// The load-balancing loss is of the whole sequences of a micro-batch: before `op`, if it is the one that adds it, come what the
+// routers of all ranks have counted. Each rank then adds its part to the sum of losses, and has the whole gradient of its own tokens.
+void share_balance(Op& op, int cp, ProgramBuilder& program);
+
 // Why the model's attention cannot be shared so on any device; "": it can.
 std::string ulysses_problem(const Geometry& geometry, int cp, CpMethod method);
 

@@ -26,8 +26,10 @@ void declare_all_starts(const Op& op, Builder& b) { b.declare(op.writes[0], {"ep
 // -> starts of this rank's experts
 void declare_own_starts(const Op& op, Builder& b) { b.declare(op.writes[0], {"E/ep+1"}, b.dtype(op.reads[0])); }
 
-// router_sums -> those of all ranks of tp -> router_sums, of the tokens of all
-void declare_all_routes(const Op& op, Builder& b) { b.declare(op.writes[0], {"tp", "2", "E"}, Dtype::kF64); }
+// router_sums -> those of all ranks of tp or cp -> router_sums, of the tokens of all
+void declare_all_routes(const Op& op, Builder& b) {
+  b.declare(op.writes[0], {op.group == Group::kCp ? "cp" : "tp", "2", "E"}, Dtype::kF64);
+}
 void declare_run_buffer(const Op& op, Builder& b) { (void)b.shape(op.writes[0]); }
 
 // --- rows, starts of all ranks -> rows

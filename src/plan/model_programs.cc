@@ -136,6 +136,7 @@ std::string build(const NativeFile& file, const ProgramChoice& choice, const Geo
       add_shared_attention(std::move(op), split, builder);
       continue;
     }
+    if (split.cp > 1) share_balance(op, split.cp, builder);
     if (split.packed) op = over_documents(std::move(op));
     const auto unpacked = [&](Op product) {
       return over_unpacked(std::move(product), parameters, tuned_slots.quantized(), tp, builder);

@@ -113,11 +113,14 @@ TEST_CASE("experts shared by ranks train as on one rank, whichever family", "[ex
   check_strategies("gpt_oss", {Recompute::kSelective, Recompute::kFull}, each);
 }
 
-TEST_CASE("the load-balancing loss is of the tokens of all tensor-parallel ranks", "[expert_parallel]") {
+TEST_CASE("the load-balancing loss is of the tokens of all tensor- and context-parallel ranks", "[expert_parallel]") {
   for (const char* which : {"mixtral", "qwen2"})
     for (const SharedStrategy& s : {SharedStrategy{"ep 1", Sharding::kZero1, 1, 1, 1, 1, CpMethod::kAllGather, true, 1, 1, 2},
                                     SharedStrategy{"ep 2", Sharding::kDdp, 1, 1, 2, 1, CpMethod::kAllGather, true, 1, 1, 2},
-                                    SharedStrategy{"pp 2, ep 2", Sharding::kZero1, 1, 1, 2, 1, CpMethod::kAllGather, true, 2, 1, 2}}) {
+                                    SharedStrategy{"pp 2, ep 2", Sharding::kZero1, 1, 1, 2, 1, CpMethod::kAllGather, true, 2, 1, 2},
+                                    SharedStrategy{"cp 2, ep 1", Sharding::kZero3, 1, 1, 1, 2},
+                                    SharedStrategy{"cp 2, tp 2, ep 4", Sharding::kZero2, 1, 1, 4, 2, CpMethod::kRing, true, 1, 1, 2},
+                                    SharedStrategy{"cp 2, pp 2, ep 2", Sharding::kDdp, 1, 1, 2, 2, CpMethod::kRing, true, 2}}) {
       INFO(which << " " << s.name);
       TinyOptions o = shared_options(which, s);
       o.geometry.router_loss = 0.5;
