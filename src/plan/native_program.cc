@@ -276,6 +276,7 @@ Made make(const Geometry& geometry, const ProgramSplit& split, const Tuning& tun
     problem = made.ready->refused;
   }
   if (!problem.empty()) made.refused = {refusal(g, problem)};
+  if (problem.starts_with(name(CpMethod::kUlysses))) made.refused.front().help = "--cp-method allgather";
   return made;
 }
 

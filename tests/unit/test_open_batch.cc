@@ -59,3 +59,28 @@ TEST_CASE("open batch: what leaves no mesh is said of what is pinned, not of axe
   CHECK(why({{"global-batch", "1"}}) == "no mesh of 32 GPUs fits what is pinned: global batch 1");
   CHECK(why({{"global-batch", "1"}, {"tp", "1"}, {"cp", "1"}}).find("micro-batch × accumulation × 32") != std::string::npos);
 }
+
+TEST_CASE("a mesh that the bundled trainer does not run is refused with its own rule", "[search]") {
+  const auto why = [](Flags flags) {
+    flags.insert(flags.end(), {{"trainer", "native"}, {"nodes", "1"}, {"global-batch", "16"}, {"sequence-length", "1024"}});
+    const Result<Problem> problem = resolved(flags);
+    INFO(format_diagnostics(problem.diagnostics));
+    REQUIRE(problem.ok());
+    Diagnostics said;
+    CHECK(legal_choices(*problem, 1, &said).empty());
+    REQUIRE_FALSE(said.empty());
+    return said.front().message + "; " + said.front().help;
+  };
+  const std::string ulysses =
+      why({{"model", "8B"}, {"tp", "2"}, {"gpus", "16"}, {"gpu", "cpu"}, {"cp", "8"}, {"cp-method", "ulysses"}});
+  CHECK(ulysses.find("ulysses over cp 8 does not divide the 4 key and value heads of a tensor-parallel rank; --cp-method "
+                     "allgather") != std::string::npos);
+  const std::string kept = why({{"model", "8B"}, {"pp", "2"}, {"sharding", "zero3"}, {"reshard-after-forward", "false"}});
+  CHECK(kept.find("reshard_after_forward cannot be false") != std::string::npos);
+  const std::string copies = why({{"model", "8B"}, {"gpus", "2"}, {"dp-replicate", "2"}, {"sharding", "zero1"}});
+  CHECK(copies ==
+        "dp_replicate 2 leaves one rank to each copy, and zero1 splits over several; --sharding ddp, or --dp-shard 1 for copies "
+        "of which nothing is split");
+  const std::string experts = why({{"model", "mixtral_8x7b"}, {"gpus", "4"}, {"tp", "2"}, {"ep", "1"}, {"sharding", "ddp"}});
+  CHECK(experts.find("with ddp the ranks of dp_shard") != std::string::npos);
+}

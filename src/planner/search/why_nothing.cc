@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/diagnostic_codes.h"
 #include "model/parallel_rules.h"
 #include "plan/context_parallel.h"
+#include "planner/search/choice.h"
 #include "planner/search/space.h"
 
 namespace distsetup {
@@ -30,6 +32,44 @@ Diagnostic indivisible_batch(const Problem& p, int64_t ranks) {
 bool has_further_axes(const TrainerFacts& trainer) {
   return trainer.has("tensor_parallel") || trainer.has("pipeline_parallel") || trainer.has("context_parallel") ||
          trainer.has("expert_parallel");
+}
+
+// The mesh that is pinned, the first of what else may be chosen, and one sample a rank where no batch is. {}: it is none of this
+// world.
+std::optional<Choice> pinned_choice(const Problem& p, int64_t world) {
+  Choice c;
+  c.tp = std::max(p.tp, 1), c.pp = std::max(p.pp, 1), c.cp = std::max(p.cp, 1), c.ep = std::max(p.ep, 1);
+  c.virtual_stages = std::max(p.virtual_stages, 1);
+  const int64_t others = int64_t{c.tp} * c.pp * c.cp, ranks = world / others;
+  if (world % others != 0 || p.shardings.empty() || p.recomputes.empty()) return {};
+  c.sharding = p.shardings.front();
+  if (!p.cp_methods.empty()) c.cp_method = p.cp_methods.front();
+  if (!p.reshard_after_forward.empty()) c.reshard_after_forward = p.reshard_after_forward.front() != 0;
+  c.recompute = p.recomputes.front();
+  const int64_t usual = c.sharding != Sharding::kDdp ? ranks : p.base.model.num_experts > 0 ? std::max(c.ep / (c.cp * c.tp), 1) : 1;
+  const int64_t shard = p.dp_shard > 0 ? p.dp_shard : p.dp_replicate > 0 ? ranks / p.dp_replicate : usual;
+  if (shard == 0 || ranks % shard != 0 || (p.dp_replicate > 0 && ranks / shard != p.dp_replicate)) return {};
+  c.dp_shard = static_cast<int>(shard), c.dp_replicate = static_cast<int>(ranks / shard);
+  c.micro_batch = std::max<int64_t>(p.micro_batch, 1);
+  const int64_t each = sequences_wished(p) / (ranks * c.micro_batch);
+  c.gradient_accumulation = p.gradient_accumulation > 0 ? p.gradient_accumulation : std::max<int64_t>(each, 1);
+  return c;
+}
+
+// What the bundled trainer says of that mesh.
+Diagnostics why_not_pinned(const Problem& p, int nodes, int64_t world) {
+  const std::optional<Choice> c = pinned_choice(p, world);
+  if (!c) return {};
+  Diagnostics why = validate(plan_of(p, nodes, *c));
+  std::erase_if(why, [](const Diagnostic& d) { return d.severity != Severity::kError; });
+  for (Diagnostic& d : why)
+    if (d.location == Location{}) d.location = p.parallel_at;
+  if (why.empty() && c->dp_shard == 1 && c->dp_replicate > 1 && p.dp_shard == 0 && c->sharding != Sharding::kDdp)
+    why.push_back(error(
+        code::kMeshInvalid, p.parallel_at,
+        fmt::format("dp_replicate {} leaves one rank to each copy, and {} splits over several", c->dp_replicate, name(c->sharding)),
+        "--sharding ddp, or --dp-shard 1 for copies of which nothing is split"));
+  return why;
 }
 
 }  // namespace
@@ -83,6 +123,8 @@ Diagnostics why_nothing(const Problem& p, int nodes) {
     for (const UnevenSplit& uneven : uneven_over_tensor_ranks(p.base.model, std::max(p.tp, 1), KvHeads::kSplit))
       return {error(code::kIndivisible, p.parallel_at,
                     fmt::format("tp {} does not divide the model's {} {}", p.tp, uneven.number, uneven.what), "--tp 1")};
+  if (is_native(p.base))
+    if (Diagnostics of_trainer = why_not_pinned(p, nodes, world); !of_trainer.empty()) return of_trainer;
   std::string pinned;
   const auto say = [&pinned](std::string_view what, int64_t size, int64_t least) {
     if (size >= least) pinned += fmt::format("{}{} {}", pinned.empty() ? "" : ", ", what, size);
