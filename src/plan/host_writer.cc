@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plan/optimizer.h"
+#include "plan/update_layout.h"
 
 namespace distsetup {
 namespace {
@@ -13,8 +14,8 @@ namespace {
 // Of units whose parameters are on their way up at once, beside the one that is being rounded.
 constexpr size_t kMostRaised = 1;
 
-// Does the optimizer keep nothing that two units share? Blocks of 8-bit states may lie in both.
-bool steps_by_unit(const TrainPlan& train) { return train.optimizer != "adamw_8bit"; }
+// Does the optimizer keep nothing that two units share? Blocks of 8-bit states may lie in both; Adafactor's sums are of all.
+bool steps_by_unit(const TrainPlan& train) { return train.optimizer != "adamw_8bit" && train.optimizer != kAdafactor; }
 
 }  // namespace
 
@@ -51,10 +52,8 @@ OffloadProblem offload_problem(const Plan& plan) {
     return {fmt::format("the native trainer offloads all of the optimizer or nothing, the plan says a share of {}", o.optimizer_ratio),
             "--offload-optimizer-ratio 1"};
   if (o.optimizer == OffloadPlace::kNone) return {};
-  if (!keeps_elements(plan.train.optimizer))
-    return {fmt::format("{} sees whole matrices, which ranks bring together on their devices: the host has no part in that",
-                        plan.train.optimizer),
-            "--optimizer adamw"};
+  if (plan.train.optimizer == kMuon)
+    return {"muon's ranks bring whole matrices together on their devices: the host has no part in that", "--optimizer adamw"};
   return {};
 }
 
@@ -132,12 +131,57 @@ void HostWriter::norm(Group group) {
   follow_compute();
 }
 
+void HostWriter::sum_over_ranks(int sums) {
+  const Group group = w_.s_.layout->shard_group;
+  if (group_size(w_.plan_.mesh, group) == 1) return;
+  const Buffer host = w_.s_.buffers[sums];
+  const int raised = w_.add_buffer(host.name + "_sent", host.buffer_class, host.bytes, host.dtype, BufferLifetime::kSpan);
+  Instruction& up = w_.emit_copy(-1, sums, raised, host.bytes, host.dtype);
+  up.allocates = {raised};
+  const int arrived = up.signals;
+  Instruction& sum = w_.emit(InstructionOp::kAllReduce, -1);
+  sum.waits = {arrived};
+  sum.group = group;
+  sum.bytes = host.bytes;
+  sum.dtype = host.dtype;
+  sum.stream = Stream::kReduce;  // what follows waits for it
+  sum.uses = {raised};
+  next_wait_ = w_.emit_copy(-1, raised, sums, host.bytes, host.dtype).signals;
+  Instruction& done = w_.emit(InstructionOp::kFree, -1);
+  done.waits = {next_wait_};
+  done.frees = {raised};
+}
+
+void HostWriter::prepare_step() {
+  if (w_.plan_.train.optimizer != kAdafactor) return;
+  const FactoredLayout factored = factored_layout(*w_.s_.layout);
+  const auto host_sums = [this](std::string_view name, int64_t numel) {
+    const int b = w_.add_buffer(std::string(name), BufferClass::kOptimizerState, numel * size_bytes(Dtype::kF32), Dtype::kF32,
+                                BufferLifetime::kSpan);
+    w_.s_.buffers[b].place = Place::kHostPinned;
+    return b;
+  };
+  const int sums = host_sums(kFactorSumsBuffer, factored.sums_numel());
+  Instruction& first = on_host(InstructionOp::kFactorSums, -1);
+  first.uses = {b_.gradient, b_.master, sums};
+  first.allocates = {sums};
+  sum_over_ranks(sums);
+  const int squares = host_sums(kUpdateSquaresBuffer, factored.num_rows);
+  Instruction& second = on_host(InstructionOp::kFactorMeans, -1);
+  second.uses = {b_.gradient, b_.sumsq, sums, b_.states[0], squares};
+  second.allocates = {squares};
+  sum_over_ranks(squares);
+  prepared_ = {sums, squares};
+}
+
 void HostWriter::step(int u) {
   if (has_stepped_ && !steps_by_unit(w_.plan_.train)) return;
   Instruction& i = on_host(InstructionOp::kOptimizerStep, steps_by_unit(w_.plan_.train) ? u : -1);
   has_stepped_ = true;
   i.uses = {b_.master, b_.gradient};
   i.uses.insert(i.uses.end(), b_.states.begin(), b_.states.end());
+  i.uses.insert(i.uses.end(), prepared_.begin(), prepared_.end());
+  i.frees = prepared_;
   i.uses.push_back(b_.sumsq);
 }
 

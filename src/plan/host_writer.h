@@ -42,6 +42,8 @@ class HostWriter {
   void follow_compute();
   // The norm of all gradients, in sumsq, summed over `group`. The host goes on when it is there.
   void norm(Group group);
+  // What the optimizer does between the two: Adafactor's sums are the host's, and go over its device to the other ranks and back.
+  void prepare_step();
   // The host's step of a unit; -1: of none, where all that a stage has is frozen.
   void step(int u);
   // A unit's master in the compute type, copied to its own elements of `target`. Returns the copy's event.
@@ -58,14 +60,16 @@ class HostWriter {
   int host_span(std::string name, int u, Dtype dtype);
   Instruction& on_host(InstructionOp op, int u);
   void release_oldest();
+  void sum_over_ranks(int sums);
 
   ScheduleWriter& w_;
   UpdateBuffers b_;
   int host_sumsq_ = -1;
-  Copy gradient_;             // under way
-  int copied_ = -1;           // event of the last gradient that went straight down, unless the host has waited for a later one
-  int next_wait_ = -1;        // event that the next thing on the host waits for
-  std::vector<Copy> raised_;  // parameters under way
+  Copy gradient_;              // under way
+  int copied_ = -1;            // event of the last gradient that went straight down, unless the host has waited for a later one
+  int next_wait_ = -1;         // event that the next thing on the host waits for
+  std::vector<Copy> raised_;   // parameters under way
+  std::vector<int> prepared_;  // what the step frees
   bool has_stepped_ = false;
 };
 

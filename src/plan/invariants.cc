@@ -256,7 +256,7 @@ class ScheduleChecker {
     require(is_on_device(s_.buffers[i.uses[0]]) && !is_on_device(s_.buffers[i.uses.back()]), "copies from '{}' to '{}'",
             s_.buffers[i.uses[0]].name, s_.buffers[i.uses.back()].name);
     require(!is_moving(i.uses[0]), "copies '{}' before it has arrived", s_.buffers[i.uses[0]].name);
-    if (!moves_activation(s_, i)) move_contributions(i, i.uses[0], i.uses.back());
+    if (i.unit >= 0 && !moves_activation(s_, i)) move_contributions(i, i.uses[0], i.uses.back());
   }
 
   // The norm; an activation; a unit's parameters, as the host has rounded them.

@@ -367,7 +367,7 @@ void UnitCompiler::update() {
   micro_batch_ = -1;
   phase_ = "optimizer";
   reduce_loss();
-  if (on_host_) return host_.norm(s_.layout->state_group), refresh_from_host(true);
+  if (on_host_) return host_.norm(s_.layout->state_group), host_.prepare_step(), refresh_from_host(true);
   Instruction& norm = emit(InstructionOp::kGradNorm, -1);
   norm.uses = {run_.gradient, run_.sumsq};
   norm.waits = replica_events_;

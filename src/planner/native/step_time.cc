@@ -78,9 +78,11 @@ double on_host_s(const Plan& plan, const Schedule& s, const Instruction& i, doub
     case InstructionOp::kGradNorm: bytes = elements * 4; break;
     case InstructionOp::kOptimizerStep: bytes = elements * update_bytes_per_parameter(plan.train); break;
     case InstructionOp::kCast: bytes = elements * (4 + element); break;
-    default: break;
+    default: bytes = update_bytes(s, i); break;
   }
   const double update_s = on_gpu(plan) ? bytes / plan.host.update_bytes_per_s : stream_s(plan.hardware, bytes);
+  if (plan.host.disk_bytes_per_s > 0 && i.op == InstructionOp::kFactorSums)  // reads the master alone
+    return std::max(update_s, 4 * elements / plan.host.disk_bytes_per_s);
   if (i.op != InstructionOp::kOptimizerStep || plan.host.disk_bytes_per_s == 0) return update_s;
   // Master and states come from the disk and go back, beside the update of what has come.
   const double kept = 4 * elements + static_cast<double>(optimizer_bytes(plan.train, static_cast<int64_t>(elements)));
