@@ -61,7 +61,7 @@ void Engine::State::make_optimizers() {
         return range.begin < unit.shard_offset || range.begin >= unit.shard_offset + unit.shard_numel;
       });
     }
-    optimizers[i.unit] = make_optimizer(plan.train, ranges, shards, is_on_host ? *host : device, {&layout(), place});
+    optimizers[i.unit] = make_optimizer(plan.train, ranges, shards, is_on_host ? *host : device, {&layout(), place, &device});
   }
 }
 

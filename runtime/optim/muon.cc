@@ -25,7 +25,12 @@ Bf16 to_bf16(float v) {
 class Muon final : public Optimizer {
  public:
   Muon(const TrainPlan& train, const OptimizerMemory& memory, const OptimizerPlace& place, Device& device)
-      : train_(train), memory_(memory), layout_(*place.layout), device_(device), matrices_(hidden_matrices(layout_)) {
+      : train_(train),
+        memory_(memory),
+        layout_(*place.layout),
+        device_(device),
+        of_matrices_(place.of_matrices != nullptr ? *place.of_matrices : device),
+        matrices_(hidden_matrices(layout_)) {
     index_ = group_index(layout_.mesh, layout_.shard_group, place.at);
     momenta_ = static_cast<float*>(memory.state("momentum_buffer"));
     std::vector<DecayRange> rest;
@@ -99,30 +104,36 @@ class Muon final : public Optimizer {
     for (const HiddenMatrix& m : matrices_[static_cast<size_t>(unit)]) {
       char* const at = whole + m.parameter->offset * size_bytes(Dtype::kBf16);
       if (m.owner != index_)
-        device_.fill(at, 0, m.rows * m.columns * size_bytes(Dtype::kBf16));
+        of_matrices_.fill(at, 0, m.rows * m.columns * size_bytes(Dtype::kBf16));
       else
         newton_schulz({at, m.rows, m.columns}, call.writes[1].data, call.writes[2].data, call.writes[3].data,
-                      train_.muon.newton_schulz_steps, device_.kernels());
+                      train_.muon.newton_schulz_steps, of_matrices_.kernels());
     }
   }
 
+  // call.writes[0]: the unit's gradient, or what the host takes in its place: that comes in fp32, and is copied.
   void collect(int unit, const Call& call) {
     const UnitLayout& of = layout_.units[static_cast<size_t>(unit)];
     const bool is_shared = call.reads.size() == 2;
     for (const Range& range : ranges_) {
       if (range.unit != unit) continue;
-      const int64_t at = (range.begin - of.shard_offset) * size_bytes(Dtype::kBf16);
-      device_.kernels().sum_chunks(memory_.gradient + range.begin, static_cast<char*>(call.reads[0].data) + at,
-                                   is_shared ? static_cast<char*>(call.reads[1].data) + at : nullptr, Dtype::kBf16,
-                                   is_shared ? of.shard_ranks : 1, is_shared ? index_ : 0, of.shard_numel, range.end - range.begin,
-                                   /*accumulate=*/false);
+      const int64_t from = range.begin - of.shard_offset, at = from * size_bytes(Dtype::kBf16);
+      float* const to = static_cast<float*>(call.writes[0].data) + from;
+      if (call.reads[0].dtype == Dtype::kF32) {
+        std::copy_n(static_cast<const float*>(call.reads[0].data) + from, range.end - range.begin, to);
+        continue;
+      }
+      of_matrices_.kernels().sum_chunks(
+          to, static_cast<char*>(call.reads[0].data) + at, is_shared ? static_cast<char*>(call.reads[1].data) + at : nullptr,
+          Dtype::kBf16, is_shared ? of.shard_ranks : 1, is_shared ? index_ : 0, of.shard_numel, range.end - range.begin,
+          /*accumulate=*/false);
     }
   }
 
   const TrainPlan train_;
   const OptimizerMemory memory_;
   const Layout& layout_;
-  Device& device_;
+  Device &device_, &of_matrices_;
   const std::vector<std::vector<HiddenMatrix>> matrices_;
   int index_ = 0;  // in the shard group
   float* momenta_ = nullptr;

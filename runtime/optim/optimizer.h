@@ -40,6 +40,7 @@ struct OptimizerMemory {
 struct OptimizerPlace {
   const Layout* layout = nullptr;
   Coordinates at;
+  Device* of_matrices = nullptr;  // what Muon multiplies matrices with; null: the optimizer's own device
 };
 
 // `device` and the layout must outlive it.

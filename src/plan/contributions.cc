@@ -330,6 +330,7 @@ void Contributions::update_part(int rank, const Instruction& i) {
     case InstructionOp::kAccumulate: {
       const uint64_t all = r.value[slot(i.uses[0])] + (i.uses.size() == 3 ? r.inbox[i.uses[1]] : 0);
       require(all == sharded_sum(rank, 0, i.unit), rank, "takes matrices of unit {} that not every owner has sent", i.unit);
+      if (r.list->s.buffers[i.uses.back()].lifetime == BufferLifetime::kSpan) r.value[slot(i.uses.back())] = all;
       break;
     }
     default: break;  // collectives are not local, but for a group of one

@@ -312,7 +312,7 @@ class Expander {
         break;
       case InstructionOp::kMomentum:
         step.reads = {shard_range(i.uses[0], i.unit), flat(i.uses[1]), shard_range(i.uses[2], i.unit)};
-        step.writes = {own_chunk(i.uses[3], i.unit), shard_range(i.uses[2], i.unit)};
+        step.writes = {own_elements(i.uses[3], i.unit), shard_range(i.uses[2], i.unit)};
         break;
       case InstructionOp::kOrthogonalize:
         step.reads = {unit_flat(i.uses[0], i.unit)};

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostRaised = 1;
 
 // Does the optimizer keep nothing that two units share? Blocks of 8-bit states may lie in both; Adafactor's sums are of all.
-bool steps_by_unit(const TrainPlan& train) { return train.optimizer != "adamw_8bit" && train.optimizer != kAdafactor; }
+bool steps_by_unit(const TrainPlan& train) { return train.optimizer != "adamw_8bit" && keeps_elements(train.optimizer); }
 
 }  // namespace
 
@@ -52,8 +52,6 @@ OffloadProblem offload_problem(const Plan& plan) {
     return {fmt::format("the native trainer offloads all of the optimizer or nothing, the plan says a share of {}", o.optimizer_ratio),
             "--offload-optimizer-ratio 1"};
   if (o.optimizer == OffloadPlace::kNone) return {};
-  if (plan.train.optimizer == kMuon)
-    return {"muon's ranks bring whole matrices together on their devices: the host has no part in that", "--optimizer adamw"};
   return {};
 }
 
@@ -152,14 +150,47 @@ void HostWriter::sum_over_ranks(int sums) {
   done.frees = {raised};
 }
 
+int HostWriter::update_span(std::string name, int64_t numel, Dtype dtype, int u) {
+  const int b =
+      w_.add_buffer(std::move(name), BufferClass::kOptimizerState, numel * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
+  w_.s_.buffers[b].place = Place::kHostPinned;
+  return b;
+}
+
+int HostWriter::momentum(int u, int target) {
+  const int64_t numel = w_.unit(u).shard_numel;
+  const int own = update_span(fmt::format("M{}", u), numel, Dtype::kBf16, u);
+  Instruction& made = on_host(InstructionOp::kMomentum, u);
+  made.uses = {b_.gradient, b_.sumsq, b_.states[0], own};
+  made.allocates = {own};
+  made.dtype = Dtype::kBf16;
+  Instruction& up = w_.emit_copy(u, own, target, numel * size_bytes(Dtype::kBf16), Dtype::kBf16);
+  up.bucket = u;
+  up.allocates = {target};
+  momenta_[u] = own;
+  return up.signals;
+}
+
+void HostWriter::take_directions(int u, int from) {
+  const int64_t numel = w_.unit(u).shard_numel;
+  const int arrived = update_span(fmt::format("D{} of the host", u), numel, Dtype::kF32, u);
+  Instruction& down = w_.emit_copy(u, from, arrived, numel * size_bytes(Dtype::kF32), Dtype::kF32);
+  down.bucket = u;
+  down.allocates = {arrived};
+  const int event = down.signals;
+  Instruction& taken = on_host(InstructionOp::kAccumulate, u);
+  taken.waits = {event};
+  taken.uses = {arrived, b_.gradient};
+  taken.frees = {arrived, momenta_.at(u)};  // which went up long before
+  w_.emit(InstructionOp::kFree, -1).frees = {from};
+}
+
 void HostWriter::prepare_step() {
+  if (w_.plan_.train.optimizer == kMuon) write_muon(w_, b_, *this);
   if (w_.plan_.train.optimizer != kAdafactor) return;
   const FactoredLayout factored = factored_layout(*w_.s_.layout);
   const auto host_sums = [this](std::string_view name, int64_t numel) {
-    const int b = w_.add_buffer(std::string(name), BufferClass::kOptimizerState, numel * size_bytes(Dtype::kF32), Dtype::kF32,
-                                BufferLifetime::kSpan);
-    w_.s_.buffers[b].place = Place::kHostPinned;
-    return b;
+    return update_span(std::string(name), numel, Dtype::kF32, -1);
   };
   const int sums = host_sums(kFactorSumsBuffer, factored.sums_numel());
   Instruction& first = on_host(InstructionOp::kFactorSums, -1);

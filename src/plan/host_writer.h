@@ -8,6 +8,7 @@
 // is gathered; what is frozen lies there too. Copies have streams of their own. Which buffers a unit's gradient comes from, and where
 // parameters go, is unit_compiler.h's.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,13 @@ class HostWriter {
   void follow_compute();
   // The norm of all gradients, in sumsq, summed over `group`. The host goes on when it is there.
   void norm(Group group);
-  // What the optimizer does between the two: Adafactor's sums are the host's, and go over its device to the other ranks and back.
+  // What the optimizer does between the two. Adafactor's sums are the host's, and go over its device to the other ranks and back.
+  // Muon's matrices are the devices': for each unit the host's part goes up, and what its step takes comes down.
   void prepare_step();
+  // A rank's elements of what Muon orthogonalises, copied to its own part of `target`, which begins to live. Returns the copy's event.
+  int momentum(int u, int target);
+  // What the step takes in place of the gradient of matrices; `from` is free then.
+  void take_directions(int u, int from);
   // The host's step of a unit; -1: of none, where all that a stage has is frozen.
   void step(int u);
   // A unit's master in the compute type, copied to its own elements of `target`. Returns the copy's event.
@@ -61,15 +67,17 @@ class HostWriter {
   Instruction& on_host(InstructionOp op, int u);
   void release_oldest();
   void sum_over_ranks(int sums);
+  int update_span(std::string name, int64_t numel, Dtype dtype, int u);
 
   ScheduleWriter& w_;
   UpdateBuffers b_;
   int host_sumsq_ = -1;
-  Copy gradient_;              // under way
-  int copied_ = -1;            // event of the last gradient that went straight down, unless the host has waited for a later one
-  int next_wait_ = -1;         // event that the next thing on the host waits for
-  std::vector<Copy> raised_;   // parameters under way
-  std::vector<int> prepared_;  // what the step frees
+  Copy gradient_;               // under way
+  int copied_ = -1;             // event of the last gradient that went straight down, unless the host has waited for a later one
+  int next_wait_ = -1;          // event that the next thing on the host waits for
+  std::vector<Copy> raised_;    // parameters under way
+  std::vector<int> prepared_;   // what the step frees
+  std::map<int, int> momenta_;  // by unit, on their way through Muon
   bool has_stepped_ = false;
 };
 

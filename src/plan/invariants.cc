@@ -256,7 +256,7 @@ class ScheduleChecker {
     require(is_on_device(s_.buffers[i.uses[0]]) && !is_on_device(s_.buffers[i.uses.back()]), "copies from '{}' to '{}'",
             s_.buffers[i.uses[0]].name, s_.buffers[i.uses.back()].name);
     require(!is_moving(i.uses[0]), "copies '{}' before it has arrived", s_.buffers[i.uses[0]].name);
-    if (i.unit >= 0 && !moves_activation(s_, i)) move_contributions(i, i.uses[0], i.uses.back());
+    if (i.unit >= 0 && !moves_activation(s_, i) && !moves_update(s_, i)) move_contributions(i, i.uses[0], i.uses.back());
   }
 
   // The norm; an activation; a unit's parameters, as the host has rounded them.
@@ -264,7 +264,7 @@ class ScheduleChecker {
     require(i.uses.size() == 2 && i.signals >= 0 && i.stream == Stream::kToDevice, "copies to the device what nothing waits for");
     require(!is_on_device(s_.buffers[i.uses[0]]) && is_on_device(s_.buffers[i.uses.back()]), "copies from '{}' to '{}'",
             s_.buffers[i.uses[0]].name, s_.buffers[i.uses.back()].name);
-    if (i.unit < 0 || moves_activation(s_, i)) return;
+    if (i.unit < 0 || moves_activation(s_, i) || moves_update(s_, i)) return;
     const bool is_held = s_.buffers[i.uses[0]].lifetime == BufferLifetime::kRun && stepped_units_.empty();
     require(is_held || cast_.contains({i.uses[0], i.unit}), "copies parameters of unit {} that the host has not rounded", i.unit);
     require(cast_.insert({i.uses[1], i.unit}).second, "copies parameters of unit {} twice", i.unit);

@@ -167,6 +167,10 @@ bool moves_activation(const Schedule& schedule, const Instruction& copy) {
   return schedule.buffers[static_cast<size_t>(copy.uses[0])].buffer_class == BufferClass::kActivation;
 }
 
+bool moves_update(const Schedule& schedule, const Instruction& copy) {
+  return schedule.buffers[static_cast<size_t>(copy.uses[0])].buffer_class == BufferClass::kOptimizerState;
+}
+
 bool carries_activations(Stream stream) { return stream == Stream::kToNext || stream == Stream::kFromPrevious; }
 
 int peer_stage(int stage, int stages, Stream stream) {

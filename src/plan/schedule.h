@@ -217,6 +217,7 @@ bool is_program(InstructionOp op);   // runs the program of its unit, forward or
 bool is_transfer(InstructionOp op);  // kSend, kRecv
 // Of a copy between device and host: is it of an activation, and not of a gradient or parameters?
 bool moves_activation(const Schedule& schedule, const Instruction& copy);
+bool moves_update(const Schedule& schedule, const Instruction& copy);  // of what belongs to the update
 // Is it one of those that Adafactor and Muon have between the gradient norm and the optimizer's step (update_writer.h)?
 bool belongs_to_update(const Schedule& schedule, const Instruction& instruction);
 // Of a stream of transfers: does it bring activations on, or gradients back?

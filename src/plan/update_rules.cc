@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "plan/host_writer.h"
 #include "plan/update_layout.h"
 
 namespace distsetup {
@@ -64,8 +65,10 @@ class UpdateChecker {
     using enum InstructionOp;
     if (plan_.train.optimizer == kAdafactor)
       return ranks_ > 1 ? std::vector{kFactorSums, kAllReduce, kFactorMeans, kAllReduce} : std::vector{kFactorSums, kFactorMeans};
-    return ranks_ > 1 ? std::vector{kMomentum, kAllGather, kOrthogonalize, kReduceScatter, kAccumulate}
-                      : std::vector{kMomentum, kOrthogonalize, kAccumulate};
+    std::vector done = ranks_ > 1 ? std::vector{kMomentum, kAllGather, kOrthogonalize, kReduceScatter, kAccumulate}
+                                  : std::vector{kMomentum, kOrthogonalize, kAccumulate};
+    if (has_host_optimizer(plan_)) done.push_back(kAccumulate);  // on the device, and then the host takes it
+    return done;
   }
 
   void before_step() {

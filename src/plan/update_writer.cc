@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "plan/host_writer.h"
 #include "plan/update_layout.h"
 
 namespace distsetup {
@@ -12,8 +13,12 @@ namespace {
 
 class UpdateWriter {
  public:
-  UpdateWriter(ScheduleWriter& writer, const UpdateBuffers& buffers)
-      : w_(writer), b_(buffers), group_(writer.s_.layout->shard_group), ranks_(group_size(writer.s_.layout->mesh, group_)) {}
+  UpdateWriter(ScheduleWriter& writer, const UpdateBuffers& buffers, HostWriter* host = nullptr)
+      : w_(writer),
+        b_(buffers),
+        host_(host),
+        group_(writer.s_.layout->shard_group),
+        ranks_(group_size(writer.s_.layout->mesh, group_)) {}
 
   std::vector<int> adafactor() {
     const FactoredLayout factored = factored_layout(*w_.s_.layout);
@@ -72,14 +77,20 @@ class UpdateWriter {
 
   void start(int u) {
     next_ = {u, span(fmt::format("O{}", u), w_.unit(u).shard_numel * ranks_, Dtype::kBf16, BufferClass::kOptimizerState, u), -1, -1};
-    Instruction& own = w_.emit(InstructionOp::kMomentum, u);
-    own.bucket = u;
-    own.uses = {b_.gradient, b_.sumsq, b_.states[0], next_.buffer};
-    own.allocates = {next_.buffer};
-    own.dtype = Dtype::kBf16;
+    if (host_ == nullptr) {
+      Instruction& own = w_.emit(InstructionOp::kMomentum, u);
+      own.bucket = u;
+      own.uses = {b_.gradient, b_.sumsq, b_.states[0], next_.buffer};
+      own.allocates = {next_.buffer};
+      own.dtype = Dtype::kBf16;
+    } else {
+      next_.event = host_->momentum(u, next_.buffer);
+    }
     if (ranks_ == 1) return;
+    const int copied = next_.event;
     Instruction& gather = collective(InstructionOp::kAllGather, next_);
     gather.stream = Stream::kGather;
+    if (copied >= 0) gather.waits = {copied};
   }
 
   Instruction& collective(InstructionOp op, Moving& of) {
@@ -125,8 +136,12 @@ class UpdateWriter {
 
   void collect() {
     if (pending_.unit < 0) return;
-    Instruction& i = w_.emit(InstructionOp::kAccumulate, pending_.unit);
-    i.bucket = pending_.unit;
+    const int u = pending_.unit;
+    const int target = host_ == nullptr
+                           ? b_.gradient
+                           : span(fmt::format("D{}", u), w_.unit(u).shard_numel, Dtype::kF32, BufferClass::kOptimizerState, u);
+    Instruction& i = w_.emit(InstructionOp::kAccumulate, u);
+    i.bucket = u;
     i.dtype = Dtype::kBf16;
     i.uses = {pending_.buffer};
     i.frees = {pending_.buffer};
@@ -135,12 +150,16 @@ class UpdateWriter {
       i.frees.push_back(pending_.received);
       i.waits = {pending_.event};
     }
-    i.uses.push_back(b_.gradient);
+    i.uses.push_back(target);
     pending_ = {};
+    if (host_ == nullptr) return;
+    i.allocates = {target};
+    host_->take_directions(u, target);
   }
 
   ScheduleWriter& w_;
   const UpdateBuffers& b_;
+  HostWriter* const host_;
   const Group group_;
   const int64_t ranks_;
   std::vector<std::vector<HiddenMatrix>> matrices_;
@@ -153,6 +172,10 @@ std::vector<int> write_update(ScheduleWriter& writer, const UpdateBuffers& buffe
   if (writer.plan_.train.optimizer == kAdafactor) return UpdateWriter(writer, buffers).adafactor();
   if (writer.plan_.train.optimizer == kMuon) UpdateWriter(writer, buffers).muon();
   return {};
+}
+
+void write_muon(ScheduleWriter& writer, const UpdateBuffers& buffers, HostWriter& host) {
+  UpdateWriter(writer, buffers, &host).muon();
 }
 
 }  // namespace distsetup

@@ -15,7 +15,7 @@ same_as_without() { # NAME RUN WORDS WITHOUT
 }
 
 for case in "zero3 --precision bf16" "zero2 --sharding zero2 --micro-batch 1" "ddp --sharding ddp --micro-batch 2 --recompute full" \
-  "pp --sharding ddp --precision bf16 --pp 2 --gradient-accumulation 4" "adafactor --precision bf16 --optimizer adafactor"; do
+  "pp --sharding ddp --precision bf16 --pp 2 --gradient-accumulation 4" "adafactor --precision bf16 --optimizer adafactor" "muon --sharding zero2 --optimizer muon"; do
   read -r name flags <<< "$case"
   # shellcheck disable=SC2086
   make_job "stays_$name" 2 $flags
@@ -112,5 +112,3 @@ refused "the plan has the optimizer on the device" --offload-parameters host --o
 refused "zero2 has all of them on each device" --offload-parameters host --sharding zero2
 refused "the native trainer has the optimizer alone on a disk, the plan says parameters" --offload-parameters nvme
 refused "the native trainer has the optimizer alone on a disk, the plan says activations" --offload-activations nvme
-refused "muon's ranks bring whole matrices together on their devices" --offload-optimizer nvme --optimizer muon
-refused "muon's ranks bring whole matrices together on their devices" --offload-optimizer host --optimizer muon
