@@ -1,9 +1,9 @@
 // Schedules as text: for people (--print-schedule), for the digest, and the names of everything in it.
 #include "plan/schedule_text.h"
 
-#include <fmt/compile.h>
-
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <map>
 
 #include "base/check.h"
@@ -25,6 +25,22 @@ std::string_view digest_name(Dtype dtype) {
     case Dtype::kI64: return "i64";
     case Dtype::kF64: return "f64";
     default: return "compute";
+  }
+}
+
+// Parts of the text that is digested. It has thousands of lines, too many for formats that are read anew for each.
+void put_part(std::string& out, std::string_view text) { out += text; }
+
+void put_part(std::string& out, int64_t number) {
+  std::array<char, 20> digits;  // of the least one, with its sign
+  out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr);
+}
+
+template <class Number>
+void put_part(std::string& out, const std::vector<Number>& numbers) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (i > 0) out += ',';
+    put_part(out, numbers[i]);
   }
 }
 
@@ -129,39 +145,40 @@ std::string format_schedule(const Schedule& s) {
   return out;
 }
 
-// Formats are compiled: a list has thousands of lines.
 std::string canonical_text(const Schedule& s) {
-  fmt::memory_buffer text;
-  const fmt::appender out(text);
-  fmt::format_to(out, "phase {} arena {} events {}\n", name(s.phase), s.arena_bytes, s.num_events);
-  if (s.host_arena_bytes > 0) fmt::format_to(out, "host arena {}\n", s.host_arena_bytes);
-  for (const Segment& g : s.segments) fmt::format_to(out, "segment {} {} x{}\n", g.first_instruction, g.num_instructions, g.repeat);
-  for (const Instruction& i : s.instructions)
-    fmt::format_to(out, FMT_COMPILE("i {} u{} {} {} c{} m{} b{} {} {} {} {} w{} s{} a{} u{} f{} {} {}+{}{}\n"), name(i.op), i.unit,
-                   i.program_variant, i.model, i.chunk, i.micro_batch, i.bucket, name(i.group), i.bytes, digest_name(i.dtype),
-                   name(i.stream), fmt::join(i.waits, ","), i.signals, fmt::join(i.allocates, ","), fmt::join(i.uses, ","),
-                   fmt::join(i.frees, ","), i.accumulate, i.first_step, i.num_steps, stage_text(i.stage));
-  for (const Buffer& b : s.buffers)
-    fmt::format_to(out, FMT_COMPILE("b {} {} {} {} {} {} u{} m{} {}..{} o{} @{}\n"), b.name, name(b.buffer_class), b.bytes,
-                   digest_name(b.dtype), static_cast<int>(b.place), static_cast<int>(b.lifetime), b.unit, b.micro_batch, b.first_step,
-                   b.last_step, b.overlay_of, b.offset_bytes);
+  std::string text;
+  const auto add = [&](const auto&... parts) { (put_part(text, parts), ...); };
+  add("phase ", name(s.phase), " arena ", s.arena_bytes, " events ", s.num_events, "\n");
+  if (s.host_arena_bytes > 0) add("host arena ", s.host_arena_bytes, "\n");
+  for (const Segment& g : s.segments) add("segment ", g.first_instruction, " ", g.num_instructions, " x", g.repeat, "\n");
+  for (const Instruction& i : s.instructions) {
+    add("i ", name(i.op), " u", i.unit, " ", i.program_variant, " ", i.model, " c", i.chunk, " m", i.micro_batch, " b", i.bucket);
+    add(" ", name(i.group), " ", i.bytes, " ", digest_name(i.dtype), " ", name(i.stream), " w", i.waits, " s", i.signals, " a",
+        i.allocates, " u", i.uses, " f", i.frees);
+    add(i.accumulate ? " true " : " false ", i.first_step, "+", i.num_steps, stage_text(i.stage), "\n");
+  }
+  for (const Buffer& b : s.buffers) {
+    add("b ", b.name, " ", name(b.buffer_class), " ", b.bytes, " ", digest_name(b.dtype), " ", static_cast<int>(b.place), " ",
+        static_cast<int>(b.lifetime));
+    add(" u", b.unit, " m", b.micro_batch, " ", b.first_step, "..", b.last_step, " o", b.overlay_of, " @", b.offset_bytes, "\n");
+  }
   const auto view = [&](const View& v) {
-    fmt::format_to(out, FMT_COMPILE(" {}@{}[{}]{}"), v.buffer, v.offset_bytes, fmt::join(v.shape, ","), digest_name(v.dtype));
+    add(" ", v.buffer, "@", v.offset_bytes, "[", v.shape, "]", digest_name(v.dtype));
     if (v.own_of == Group::kSelf) return;
-    text.append(v.own_of == Group::kDpShard ? "own" : fmt::format("own of {}", name(v.own_of)));
+    add("own");
+    if (v.own_of != Group::kDpShard) add(" of ", name(v.own_of));
   };
   for (const Step& t : s.steps) {
-    fmt::format_to(out, FMT_COMPILE("s {} {} i{} {}{} r"), t.op, t.kernel, t.instruction, t.recomputed ? "R" : "",
-                   t.accumulate ? "+" : "");
+    add("s ", t.op, " ", t.kernel, " i", t.instruction, " ", t.recomputed ? "R" : "", t.accumulate ? "+" : "", " r");
     for (const View& v : t.reads) view(v);
-    text.append(std::string_view(" w"));
+    add(" w");
     for (const View& v : t.writes) view(v);
-    if (t.program_op != nullptr) text.append(attributes_text(t.program_op->attributes));
+    if (t.program_op != nullptr) add(attributes_text(t.program_op->attributes));
     if (t.program_op != nullptr && (has_axis(t.program_op->group, Group::kCp) || t.program_op->group == Group::kEp))
-      text.append(fmt::format(" over {}", name(t.program_op->group)));
-    text.push_back('\n');
+      add(" over ", name(t.program_op->group));
+    add("\n");
   }
-  return fmt::to_string(text);
+  return text;
 }
 
 std::string schedule_digest(const Plan& plan) {
