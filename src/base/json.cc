@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-template class nlohmann::basic_json<>;
+DISTSETUP_MEMBERS_OF_JSON(template)
 
 namespace distsetup {
 namespace {
