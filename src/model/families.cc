@@ -111,6 +111,14 @@ void read_window_layers(const Value& from, WindowLayerKeys& keys, Diagnostics& d
   reader.finish();
 }
 
+void read_attention(const Value& from, FamilyAttention& attention, Diagnostics& diagnostics) {
+  attention = {};
+  MapReader reader(from, "attention", diagnostics);
+  reader.get("default", attention.by_default);
+  attention.lacks = texts_of(reader.child("lacks"));
+  reader.finish();
+}
+
 // Writes what `file` says over `family`.
 Diagnostics read_over(const Presets& presets, const PresetFile& file, int num_bases, Family& family) {
   const Result<Value> read = read_preset(file);
@@ -142,6 +150,7 @@ Diagnostics read_over(const Presets& presets, const PresetFile& file, int num_ba
     for (const auto& [key, what] : left_out->entries) family.left_out[key] = what.text;
   }
   if (const Value* layers = reader.child("expert_layers")) read_expert_layers(*layers, family.expert_layers, diagnostics);
+  if (const Value* attention = reader.child("attention")) read_attention(*attention, family.attention, diagnostics);
   if (const Value* layers = reader.child("window_layers")) read_window_layers(*layers, family.window_layers, diagnostics);
   reader.finish();
   return diagnostics;

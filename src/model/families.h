@@ -39,6 +39,12 @@ struct WindowLayerKeys {
   int64_t absent = 0;  // what the key says that is not there
 };
 
+// Which implementations of attention Transformers' class has, where it has not all of them (--attention's names).
+struct FamilyAttention {
+  std::string by_default;          // what runs where nothing says another; empty: sdpa
+  std::vector<std::string> lacks;  // what no release of the class can run
+};
+
 struct Family {
   std::string name;                                       // model_type
   std::string layer_class;                                // "LlamaDecoderLayer"
@@ -52,6 +58,7 @@ struct Family {
   std::map<std::string, std::string> left_out;  // key with a count -> the name of what is counted and not planned
   ExpertLayerKeys expert_layers;
   WindowLayerKeys window_layers;
+  FamilyAttention attention;
   // What config.json's `layer_types` calls a layer of it; empty: it is not asked. A model with other layers, or that says nothing of
   // them, is none of this family, whatever its model_type.
   std::vector<std::string> layer_kinds;

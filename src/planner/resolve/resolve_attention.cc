@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/diagnostic_codes.h"
+#include "model/families.h"
 #include "planner/replay/built_in_programs.h"
 #include "planner/replay/program_file.h"
 #include "planner/time/constants.h"
@@ -33,6 +34,34 @@ bool lists_scores(const Setup& s) {
                      [](const replay::ProgramOp& op) { return (op.when.none & flash) != 0; });
 }
 
+// Transformers 4.36 is the first that takes PyTorch's fused attention by itself (modeling_utils.py, _check_and_enable_sdpa).
+constexpr int kTransformersSdpaSince = 202312;
+
+// What the class of the model's family has, where Transformers' classes run: Unsloth, whose usual program has fused kernels, brings
+// attention of its own.
+FamilyAttention class_attention(const Resolving& r) {
+  const std::string& family = r.problem.base.model.family;
+  const auto& programs = r.problem.trainer.programs;
+  const auto usual = programs.find("eager");
+  const bool is_its_class = r.problem.setup.program.starts_with("hf_") && usual != programs.end() && usual->second != "hf_fused";
+  if (!is_its_class || !is_family(r.presets, family)) return {};
+  const Result<Family> found = find_family(r.presets, family, r.spec.at("model"));
+  return found.ok() ? found->attention : FamilyAttention{};
+}
+
+// Of a setting that nobody made: "sdpa" unless the class or the release has none.
+void assume_class_attention(Resolving& r, const FamilyAttention& has, std::optional<std::string>& asked) {
+  const Setup& s = r.problem.setup;
+  const bool before_sdpa = s.program.starts_with("hf_") && s.software.released > 0 && s.software.released < kTransformersSdpaSince;
+  if (asked.has_value() || !lists_scores(s) || (has.by_default != "eager" && !before_sdpa)) return;
+  asked = "eager";
+  if (has.by_default == "eager")
+    r.assume(
+        fmt::format("attention eager, all scores in memory: Transformers' class of '{}' has no sdpa", r.problem.base.model.family));
+  else
+    r.assume("attention eager: Transformers takes sdpa from 4.36 on");
+}
+
 }  // namespace
 
 void resolve_attention_kernel(Resolving& r) {
@@ -45,6 +74,14 @@ void resolve_attention_kernel(Resolving& r) {
     asked = "eager";
     r.assume("attention with sinks, scores in memory (--attention flash3: a kernel that has them)");
   }
+  const FamilyAttention has = class_attention(r);
+  if (asked.has_value() && std::find(has.lacks.begin(), has.lacks.end(), *asked) != has.lacks.end())
+    return r.fail(code::kUnsupportedFeature, "trainer.attention",
+                  fmt::format("Transformers' class of '{}' has no {}", r.problem.base.model.family, *asked),
+                  fmt::format("--attention {}, or a --program with other layers", has.by_default));
+  if (asked == "sdpa" && has.by_default == "eager")
+    r.assume(fmt::format("attention sdpa as asked for, which Transformers 5 refuses for '{}'", r.problem.base.model.family));
+  assume_class_attention(r, has, asked);
   if (!asked.has_value() || *asked == "sdpa") return;
   if (*asked == "eager") {
     if (!lists_scores(s)) {

@@ -208,11 +208,12 @@ void settle_setup(Resolving& r) {
   s.software.is_assumed = !is_named(r);
   // The Trainer's use_liger_kernel replaces more than the loss (liger_kernel/transformers/monkey_patch.py).
   if (s.loss == LossHead::kLiger && s.program.starts_with("hf_")) s.fused_norm = s.fused_rope = s.fused_swiglu = true;
-  // Transformers' own choice, where neither the user nor a file says another: releases before 4.36 had no such kernels.
-  const bool assumes_kernel =
-      s.program.starts_with("hf_") && !r.spec.text("trainer.attention").has_value() && !s.model.attention_sinks;
-  r.problem.base.assumptions.push_back(
-      fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, assumes_kernel ? ", attention sdpa" : ""));
+  // Transformers' own choice, where neither the user nor a file says another.
+  const bool assumes_kernel = s.program.starts_with("hf_") && !r.spec.text("trainer.attention").has_value() && s.flash_attention;
+  const std::string_view kernel = !assumes_kernel           ? ""
+                                  : s.program == "hf_eager" ? ", attention sdpa (before Transformers 4.36: --attention eager)"
+                                                            : ", attention sdpa";
+  r.assume(fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, kernel));
   read_sync(r);
   // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
   if (s.model.scan_channels > 0 && s.program.starts_with("hf_") && !s.torch_delta_rule)
