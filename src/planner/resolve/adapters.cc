@@ -12,6 +12,7 @@
 #include "plan/layout.h"
 #include "plan/native_program.h"
 #include "plan/published_order.h"
+#include "planner/resolve/lora_modules.h"
 
 namespace distsetup {
 namespace {
@@ -30,13 +31,12 @@ std::string in_words_of_modules(std::string target) {
   return target;
 }
 
-std::vector<std::string> in_words_of_matrices(const std::vector<std::string>& targets) {
+std::vector<std::string> in_words_of_matrices(const std::vector<std::string>& targets, const Geometry& model) {
   std::vector<std::string> out;
   for (const std::string& target : targets) {
     if (target == kAllLinear || target == "all") return {std::begin(kLoraTargets), std::end(kLoraTargets)};
-    out.push_back(target);
-    for (const auto& [word, module] : kModules)
-      if (target == module) out.back() = word;
+    for (std::string& matrix : matrices_of_module(target, model))
+      if (std::find(out.begin(), out.end(), matrix) == out.end()) out.push_back(std::move(matrix));
   }
   return out;
 }
@@ -172,7 +172,7 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   s.lora.rank = plan.lora_rank = spec.integer("train.lora_rank").value_or(s.lora.rank);
   if (!spec.find("train.lora_rank")) problem.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
   std::optional<std::vector<std::string>> given = spec.list("train.lora_targets");
-  if (given.has_value()) given = in_words_of_matrices(*given);
+  if (given.has_value()) given = in_words_of_matrices(*given, problem.base.model);
   s.lora.dropout = plan.lora_dropout = spec.number("adapter.dropout").value_or(0);
   if (s.lora.dropout > 0 && spec.text("trainer.code_base") == "torchtitan")
     said.push_back(error(code::kUnsupportedFeature, spec.at("adapter.dropout"),

@@ -1,0 +1,53 @@
+// What a user names, and how it is answered: modules of adapters by each tool's names, programs of other trainers, FSDP's wrap policy,
+// the optimizer of a script's own loop, sizes that a later release can run.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "planner/frameworks/memory.h"
+#include "planner/search/fixes.h"
+#include "planner/search/framework_setup.h"
+#include "planner/search/make_plan.h"
+#include "support/problems.h"
+
+using namespace distsetup;
+
+namespace {
+
+Flags with(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+Flags one_node(const char* model, const char* trainer, const Flags& more = {}) {
+  return with({{"model", model}, {"gpu", "a100_sxm_80"}, {"gpus", "8"}, {"nodes", "1"}, {"trainer", trainer}}, more);
+}
+
+Problem problem_of(const Flags& flags) {
+  const Result<Problem> problem = resolved(flags);
+  INFO(format_diagnostics(problem.diagnostics));
+  REQUIRE(problem.ok());
+  return *problem;
+}
+
+std::string refusal(const Flags& flags) {
+  const Result<Problem> problem = resolved(flags);
+  return problem.ok() ? "" : format_diagnostics(problem.diagnostics);
+}
+
+std::vector<std::string> targets_of(const char* model, const char* names) {
+  return problem_of(one_node(model, "ddp", {{"finetune", "lora"}, {"lora-targets", names}})).base.train.lora_targets;
+}
+
+}  // namespace
+
+TEST_CASE("adapters: modules go by the names of the model's own class and of other tools") {
+  using Names = std::vector<std::string>;
+  CHECK(targets_of("gpt_neox_20b", "query_key_value") == Names{"query", "key", "value"});
+  CHECK(targets_of("gpt_neox_20b", "query_key_value,dense,dense_h_to_4h") == Names{"query", "key", "value", "output", "up"});
+  CHECK(targets_of("phi3_mini", "qkv_proj,gate_up_proj") == Names{"query", "key", "value", "gate", "up"});
+  CHECK(targets_of("gpt2", "c_attn,c_proj") == Names{"query", "key", "value", "output", "down"});
+  CHECK(targets_of("gpt_neo_2.7b", "c_proj,out_proj") == Names{"down", "output"});
+  CHECK(targets_of("llama3_8b", "q_proj,linear_qkv,w1") == Names{"query", "key", "value", "gate"});
+  CHECK(refusal(one_node("llama3_8b", "ddp", {{"finetune", "lora"}, {"lora-targets", "qqq"}})).find("'qqq' is no matrix of a block") !=
+        std::string::npos);
+}
