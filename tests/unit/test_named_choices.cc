@@ -29,6 +29,13 @@ Problem problem_of(const Flags& flags) {
   return *problem;
 }
 
+Plan plan_of(const Flags& flags) {
+  const Result<Plan> plan = make_plan(problem_of(flags));
+  INFO(format_diagnostics(plan.diagnostics));
+  REQUIRE(plan.ok());
+  return *plan;
+}
+
 std::string refusal(const Flags& flags) {
   const Result<Problem> problem = resolved(flags);
   return problem.ok() ? "" : format_diagnostics(problem.diagnostics);
@@ -50,4 +57,17 @@ TEST_CASE("adapters: modules go by the names of the model's own class and of oth
   CHECK(targets_of("llama3_8b", "q_proj,linear_qkv,w1") == Names{"query", "key", "value", "gate"});
   CHECK(refusal(one_node("llama3_8b", "ddp", {{"finetune", "lora"}, {"lora-targets", "qqq"}})).find("'qqq' is no matrix of a block") !=
         std::string::npos);
+}
+
+TEST_CASE("time: MFU is over the peak that is named") {
+  const Flags run = {{"gpu", "h100_sxm"},     {"gpus", "8"}, {"nodes", "1"}, {"model", "llama3_8b"},
+                     {"trainer", "megatron"}, {"tp", "2"},   {"seq", "8192"}};
+  for (const char* precision : {"bf16", "fp8"}) {
+    INFO(precision);
+    const Plan plan = plan_of(with(run, {{"precision", precision}}));
+    const double flops_per_token = 6 * 7.5e9 + 6.0 * 32 * 4096 * 8192;  // without the embedding; causal attention
+    CHECK(plan.time.mfu * plan.hardware.peak_flops_per_s == Approx(plan.time.tokens_per_s_per_gpu * flops_per_token).epsilon(0.03));
+    CHECK(plan.time.hfu >= plan.time.mfu);
+    CHECK(plan.hardware.peak_flops_per_s > (precision == std::string("fp8") ? 1.9e15 : 9e14));
+  }
 }

@@ -58,16 +58,24 @@ MemoryPlan memory_plan(const Setup& s, const MemoryNeed& need, const Candidate& 
   return out;
 }
 
-TimePlan time_plan(const Setup& s, const TimeEstimate& e) {
+// An estimate's shares are of the 16-bit peak, whatever computes; a plan's of the peak that it names.
+double share_of_named_peak(const Setup& s, double named) {
+  const bool half = s.compute == Dtype::kF16 || s.gpu.peak_bf16_flops_per_s <= 0;
+  const double of_16_bits = half ? s.gpu.peak_fp16_flops_per_s : s.gpu.peak_bf16_flops_per_s;
+  return named > 0 && of_16_bits > 0 ? of_16_bits / named : 1;
+}
+
+TimePlan time_plan(const Setup& s, const TimeEstimate& e, double named_peak) {
   TimePlan time;
   time.step_s = e.step_s;
   time.tokens_per_s_per_gpu = e.tokens_per_s_per_gpu;
   time.tokens_per_s = e.tokens_per_s_per_gpu * s.world();
-  time.mfu = e.mfu;
+  const double share = share_of_named_peak(s, named_peak);
+  time.mfu = e.mfu * share;
   const Interval speed = interval_of(s, Predicted::kTokensPerSecond, e.tokens_per_s_per_gpu, 0.9);
   time.step_low_s = e.step_s * e.tokens_per_s_per_gpu / std::max(speed.high, 1e-12);
   time.step_high_s = e.step_s * e.tokens_per_s_per_gpu / std::max(speed.low, 1e-12);
-  time.hfu = e.hfu;
+  time.hfu = e.hfu * share;
   for (const auto& [what, seconds] : {std::pair{"Gemm", e.gemm_s},
                                       {"Attention", e.attention_s},
                                       {"Elementwise", e.elementwise_s},
@@ -148,7 +156,7 @@ class FrameworkPredictor final : public Predictor {
     const TimeEstimate e = estimate(c.choice);
     plan.memory = memory_plan(setup_, *known.need, c, plan.hardware.memory_bytes);
     plan.memory.fit_probability = known.probability;
-    plan.time = time_plan(setup_, e);
+    plan.time = time_plan(setup_, e, plan.hardware.peak_flops_per_s);
     plan.verdict = verdict_of(known.probability);
     return plan;
   }
