@@ -116,7 +116,9 @@ void check_batch(Rules& r) {
 // V4, V5: whole heads on every tensor-parallel rank.
 void check_heads(Rules& r) {
   if (r.s.tp == 1 || r.g.num_heads <= 0 || r.g.num_kv_heads <= 0) return;
-  const std::string help = fmt::format("tp can be {}", common_divisors(r.g.num_heads, r.g.num_kv_heads, r.g.num_heads));
+  std::string help = fmt::format("tp can be {}", common_divisors(r.g.num_heads, r.g.num_kv_heads, r.g.num_heads));
+  if (!r.s.few_kv_heads.empty() && uneven_over_tensor_ranks(r.g, r.s.tp, KvHeads::kCopied).empty())
+    help += fmt::format("; {}", r.s.few_kv_heads);
   for (const auto& [what, number] : uneven_over_tensor_ranks(r.g, r.s.tp, KvHeads::kSplit)) {
     if (what != kFeedForward)  // not one of the fifteen
       r.fail(code::kIndivisible, fmt::format("{} {} are not divisible by tp {}", number, what, r.s.tp), help);

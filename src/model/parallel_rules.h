@@ -20,6 +20,7 @@ struct ParallelSizes {
   bool sequence_parallel = false;
   bool loss_parallel = false;  // loss over vocabulary shards, without gathering logits
   bool vocabulary_padded = false;
+  std::string few_kv_heads;            // which release has fewer kv heads than tensor ranks; empty = none
   bool tp_across_nodes = false;        // asked for in so many words
   std::string cp_method = "ring";      // ring | all_to_all
   int64_t ring_head_stride = 0;        // kv heads exchanged at a time; 0 = all

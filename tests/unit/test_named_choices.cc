@@ -59,6 +59,16 @@ TEST_CASE("adapters: modules go by the names of the model's own class and of oth
         std::string::npos);
 }
 
+TEST_CASE("tensor parallelism: fewer kv heads than ranks are a matter of Megatron's release") {
+  const auto said = [](const char* trainer, const char* tp) {
+    const Result<Plan> plan = make_plan(problem_of(one_node("qwen3_30b_a3b", trainer, {{"tp", tp}})));
+    return plan.ok() ? "" : format_diagnostics(plan.diagnostics);
+  };
+  const std::string megatron = said("megatron", "8");
+  CHECK(megatron.find("4 kv heads are not divisible by tp 8") != std::string::npos);
+  CHECK(megatron.find("from core 0.16 on, the plan is for megatron-core 0.15") != std::string::npos);
+}
+
 TEST_CASE("time: MFU is over the peak that is named") {
   const Flags run = {{"gpu", "h100_sxm"},     {"gpus", "8"}, {"nodes", "1"}, {"model", "llama3_8b"},
                      {"trainer", "megatron"}, {"tp", "2"},   {"seq", "8192"}};

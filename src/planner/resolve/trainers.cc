@@ -57,6 +57,8 @@ class TrainerReader {
       said_.push_back(error(code::kUnknownKey, value.location, fmt::format("recompute: unknown policy '{}'", key)));
     });
     each("features", [&](const std::string& key, const Value& value) { facts_.features[key] = value.text; });
+    each("later", [&](const std::string& key, const Value& value) { facts_.later[key] = value.text; });
+    each("unplanned", [&](const std::string& key, const Value& value) { facts_.unplanned[key] = value.text; });
     top_.get("cp_methods", facts_.cp_methods);
     top_.get("optimizers", facts_.optimizers);
     top_.get("families", facts_.families);

@@ -25,7 +25,9 @@ struct TrainerFacts {
   std::string default_loss_head;
   std::vector<Sharding> shardings;
   std::map<Recompute, ActivationRecompute> recomputes;
-  std::map<std::string, std::string, std::less<>> features;  // name -> first release
+  std::map<std::string, std::string, std::less<>> features;   // name -> first release
+  std::map<std::string, std::string, std::less<>> later;      // the same of what the planned release does not have yet
+  std::map<std::string, std::string, std::less<>> unplanned;  // and of what the tool has, and plans have not
   std::vector<std::string> cp_methods, optimizers;
   std::vector<std::string> families;  // models that it has; empty: whatever Transformers has, or what is described to it
   bool has(std::string_view feature) const { return features.find(feature) != features.end(); }
