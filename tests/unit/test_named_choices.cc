@@ -59,6 +59,16 @@ TEST_CASE("adapters: modules go by the names of the model's own class and of oth
         std::string::npos);
 }
 
+TEST_CASE("experts: Unsloth's adapters on them are no other trainer's") {
+  const Flags run = {{"code-base", "unsloth"}, {"finetune", "qlora"}};
+  for (const Flags& more : {Flags{}, Flags{{"lora-targets", "all-linear"}}, Flags{{"lora-targets", "query,value"}}}) {
+    const std::string said = refusal(one_node("mixtral_8x7b", "ddp", with(run, more)));
+    CHECK(said.find("adapters under DDP (Unsloth) (unsloth 2026.2 on) are not planned yet") != std::string::npos);
+    CHECK(said.find("without --code-base") != std::string::npos);
+  }
+  CHECK(problem_of(one_node("llama3_8b", "ddp", run)).setup.program == "hf_fused");
+}
+
 TEST_CASE("tensor parallelism: fewer kv heads than ranks are a matter of Megatron's release") {
   const auto said = [](const char* trainer, const char* tp) {
     const Result<Plan> plan = make_plan(problem_of(one_node("qwen3_30b_a3b", trainer, {{"tp", tp}})));

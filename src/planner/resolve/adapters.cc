@@ -161,6 +161,10 @@ void set_adapters(Setup& s, std::string_view kind) {
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;
 }
 
+bool adapts_experts_unplanned(const TrainerFacts& trainer, const Plan& plan) {
+  return plan.model.num_experts > 0 && plan.train.finetune != "full" && trainer.unplanned.contains("expert_adapters");
+}
+
 Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   Diagnostics said;
   const auto fail = [&](const char* code, std::string message, std::string help) {
@@ -168,6 +172,14 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   };
   Setup& s = problem.setup;
   TrainPlan& plan = problem.base.train;
+  if (adapts_experts_unplanned(problem.trainer, problem.base)) {
+    fail(code::kUnsupportedFeature,
+         fmt::format("'{}' has experts, whose 4-bit weights and adapters under {} ({} on) are not planned yet",
+                     problem.base.model.name, problem.trainer.label, problem.trainer.unplanned.at("expert_adapters")),
+         "without --code-base, --lora-targets query,key,value,output: as Transformers does it, experts in 16 bits and without "
+         "adapters");
+    return said;
+  }
   set_adapters(s, plan.finetune);
   s.lora.rank = plan.lora_rank = spec.integer("train.lora_rank").value_or(s.lora.rank);
   if (!spec.find("train.lora_rank")) problem.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));

@@ -15,4 +15,7 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem);
 // Adapters of the default rank on every matrix that gets one; `kind`: lora or qlora.
 void set_adapters(Setup& setup, std::string_view kind);
 
+// Whether the trainer adapts the model's experts in a way that is not planned, so that no other trainer's plan stands for it.
+bool adapts_experts_unplanned(const TrainerFacts& trainer, const Plan& plan);
+
 }  // namespace distsetup

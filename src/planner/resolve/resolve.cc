@@ -338,7 +338,9 @@ Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const 
   // What neither of them does is said of the one that is asked for.
   const auto lacks = [](const Diagnostic& d) { return d.severity == Severity::kError && d.code == code::kUnsupportedFeature; };
   const bool is_lacking = !whole.ok() && std::any_of(whole.diagnostics.begin(), whole.diagnostics.end(), lacks);
-  return is_lacking ? problem : whole;
+  const Result<TrainerFacts> facts = find_trainer(presets, name, {}, target);
+  const bool stands_for_none = whole.ok() && facts.ok() && adapts_experts_unplanned(*facts, whole->base);
+  return is_lacking || stands_for_none ? problem : whole;
 }
 
 // Weights without an fp32 master train worse: who wants them names the trainer, too.
