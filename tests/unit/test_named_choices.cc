@@ -59,6 +59,14 @@ TEST_CASE("adapters: modules go by the names of the model's own class and of oth
         std::string::npos);
 }
 
+TEST_CASE("programs: the trainer that runs one is named") {
+  CHECK(refusal(one_node("llama3_8b", "ddp", {{"program", "nanotron"}})).find("--trainer megatron, or --program hf_eager") !=
+        std::string::npos);
+  const std::string of_blocks = refusal(one_node("llama3_8b", "megatron", {{"program", "hf_eager"}}));
+  CHECK(of_blocks.find("fsdp1") != std::string::npos);
+  CHECK(of_blocks.find("--program megatron_te") != std::string::npos);
+}
+
 TEST_CASE("experts: Unsloth's adapters on them are no other trainer's") {
   const Flags run = {{"code-base", "unsloth"}, {"finetune", "qlora"}};
   for (const Flags& more : {Flags{}, Flags{{"lora-targets", "all-linear"}}, Flags{{"lora-targets", "query,value"}}}) {

@@ -43,6 +43,20 @@ std::string nearest_loss_head(const TrainerFacts& facts, std::string_view asked)
   return facts.default_loss_head;
 }
 
+// Who runs layers of a pipeline stage, or PyTorch's operations: "--trainer megatron, or --program hf_eager".
+std::string who_runs_program(const Resolving& r, bool of_stages) {
+  std::string help;
+  for (const std::string& name : trainer_names(r.presets)) {
+    const Result<TrainerFacts> facts = find_trainer(r.presets, name);
+    if (!facts.ok() || name == kNative) continue;
+    const FrameworkTraits& traits = facts->defaults.traits();
+    if (traits.block_programs != of_stages) help += (help.empty() ? "--trainer " : ", ") + name;
+  }
+  const auto& programs = r.problem.trainer.programs;
+  const auto usual = programs.contains("eager") ? programs.find("eager") : programs.begin();
+  return fmt::format("{}{}--program {}", help, help.empty() ? "" : ", or ", usual->second);
+}
+
 // torchtitan has gated layers with grouped attention alone: other models run under FSDP2 as Transformers writes them.
 void check_listed(Resolving& r, const replay::BlockProgram*& blocks) {
   Setup& s = r.problem.setup;
@@ -159,13 +173,13 @@ void resolve_program(Resolving& r) {
   if (blocks == nullptr && !traits.lifetime_programs && !has_error(r.said)) {
     r.fail(code::kUnsupportedFeature, "trainer.program",
            fmt::format("program '{}' lists the layers of a pipeline stage, which {} does not have", s.program, facts.label),
-           fmt::format("--program {}", facts.programs.begin()->second));
+           who_runs_program(r, false));
     return;
   }
   if (blocks != nullptr && !traits.block_programs) {
     r.fail(code::kUnsupportedFeature, "trainer.program",
            fmt::format("program '{}' lists PyTorch's operations; {} runs layers of its own", s.program, facts.label),
-           fmt::format("--program {}", facts.programs.begin()->second));
+           who_runs_program(r, true));
     return;
   }
   check_listed(r, blocks);
