@@ -99,3 +99,22 @@ TEST_CASE("time: MFU is over the peak that is named") {
     CHECK(plan.hardware.peak_flops_per_s > (precision == std::string("fp8") ? 1.9e15 : 9e14));
   }
 }
+
+TEST_CASE("fixes: what was searched is named by its sizes") {
+  const Problem problem = problem_of({{"model", "llama2_13b"},
+                                      {"gpu", "a100_sxm_40"},
+                                      {"gpus", "8"},
+                                      {"nodes", "1"},
+                                      {"trainer", "fsdp1"},
+                                      {"sharding", "zero2"},
+                                      {"recompute", "none"},
+                                      {"micro-batch", "4"},
+                                      {"gradient-accumulation", "1"},
+                                      {"seq", "2048"}});
+  const Result<Plan> plan = make_plan(problem);
+  REQUIRE(plan.ok());
+  REQUIRE(plan->verdict == Verdict::kDoesNotFit);
+  const std::vector<Fix> fixes = find_fixes(problem, *plan);
+  REQUIRE_FALSE(fixes.empty());
+  CHECK(fixes.front().flags == "--sharding zero3 --recompute full --micro-batch 1 --gradient-accumulation 1");
+}

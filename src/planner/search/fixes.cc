@@ -148,8 +148,14 @@ class Fixer {
       p.hybrid = false;
       p.micro_batch = p.gradient_accumulation = 0;
     });
-    if (plan.has_value())
-      propose("--sharding auto --recompute auto --micro-batch auto --gradient-accumulation auto --dp-shard auto", *plan);
+    if (!plan.has_value()) return;
+    const RecomputePlan& recompute = plan->recompute;
+    const std::string policy =
+        recompute.every_k > 0 ? fmt::format("every_k:{}", recompute.every_k) : std::string(name(recompute.policy));
+    std::string flags = fmt::format("--sharding {} --recompute {} --micro-batch {} --gradient-accumulation {}",
+                                    name(plan->strategy.sharding), policy, plan->micro_batch, plan->gradient_accumulation);
+    if (plan->mesh.dp_replicate > 1 && plan->mesh.dp_shard > 1) flags += fmt::format(" --dp-shard {}", plan->mesh.dp_shard);
+    propose(std::move(flags), *plan);
   }
 
   void more_gpus() {
