@@ -67,6 +67,19 @@ TEST_CASE("programs: the trainer that runs one is named") {
   CHECK(of_blocks.find("--program megatron_te") != std::string::npos);
 }
 
+TEST_CASE("optimizers: a script's own loop has AdamW as PyTorch has it") {
+  const auto kind = [](const char* trainer, const Flags& more) {
+    return problem_of(one_node("llama3.2_1b", trainer, more)).setup.optimizer_implementation;
+  };
+  for (const char* trainer : {"ddp", "fsdp1"}) {
+    CHECK(kind(trainer, {{"program", "litgpt_eager"}}) == OptimizerImplementation::kForeach);
+    CHECK(kind(trainer, {}) == OptimizerImplementation::kFused);
+    CHECK(kind(trainer, {{"program", "hf_fused"}}) == OptimizerImplementation::kFused);
+  }
+  CHECK(kind("ddp", {{"compile", "true"}}) == OptimizerImplementation::kFused);
+  CHECK(kind("deepspeed", {{"program", "litgpt_eager"}}) == OptimizerImplementation::kFused);
+}
+
 TEST_CASE("experts: Unsloth's adapters on them are no other trainer's") {
   const Flags run = {{"code-base", "unsloth"}, {"finetune", "qlora"}};
   for (const Flags& more : {Flags{}, Flags{{"lora-targets", "all-linear"}}, Flags{{"lora-targets", "query,value"}}}) {

@@ -212,6 +212,15 @@ void settle_setup(Resolving& r) {
   s.sequence_length = p.train.sequence_length;
   s.frozen_reference = p.train.method == "dpo";
   s.host_memory_bytes = p.hardware.host_memory_bytes;
+  // The Hugging Face Trainer asks for the fused AdamW; a script's own loop has torch.optim.AdamW as it comes, foreach
+  // (torch/optim/optimizer.py, _default_to_fused_or_foreach).
+  const auto usual = facts.programs.find("eager");
+  const bool of_trainer = usual != facts.programs.end() && usual->second.starts_with("hf_");
+  const bool is_adamw = r.spec.text("train.optimizer").value_or("adamw") == "adamw";
+  if (of_trainer && is_adamw && !s.program.starts_with("hf_") && !s.is_one_graph() && !traits.python_hooks) {
+    s.optimizer_implementation = OptimizerImplementation::kForeach;
+    r.assume("torch.optim.AdamW as it comes, with a copy of the parameters' size in its step (foreach; fused=True has none)");
+  }
   if (const auto gpu = r.problem.gpus.find(p.hardware.gpu); gpu != r.problem.gpus.end()) s.gpu = gpu->second;
   // What a plan for DeepSpeed writes of its buckets, in elements (templates/deepspeed): what Hugging Face fills in for "auto".
   if (s.traits().python_hooks) {
