@@ -82,3 +82,17 @@ TEST_CASE("attention: a trainer's description of an older release has whole scor
   CHECK(kernel_in("released: 202311"));
   CHECK_FALSE(kernel_in("released: 202312"));
 }
+
+// torch/cuda/__init__.py, is_bf16_supported; aten's sdp_utils.cpp: neither fused kernel takes bf16 before Ampere.
+TEST_CASE("bf16 on GPUs without its units is emulated where it is asked for") {
+  const Flags asked = {{"model", "llama3.2_1b"}, {"gpu", "v100_sxm_32"}, {"gpus", "1"},
+                       {"nodes", "1"},           {"trainer", "ddp"},     {"precision", "bf16"}};
+  const Result<Problem> problem = resolved(asked);
+  CHECK(is_whole(problem));
+  CHECK(tells(asked, "bf16 on V100 SXM 32 GB by emulation"));
+  const Setup s = base_setup(*problem, 1);
+  CHECK(s.gpu.peak_bf16_flops_per_s == s.gpu.peak_fp32_flops_per_s);
+  for (const char* trainer : {"native", "megatron"})
+    CHECK(refusal({{"model", "llama3.2_1b"}, {"gpu", "v100_sxm_32"}, {"gpus", "1"}, {"trainer", trainer}, {"precision", "bf16"}})
+              .find("does not compute in bf16") != std::string::npos);
+}

@@ -25,6 +25,8 @@ bool has_kernels(int package, GpuGeneration generation) {
   }
 }
 
+bool lacks_bf16_units(GpuGeneration generation) { return generation == GpuGeneration::kVolta || generation == GpuGeneration::kTuring; }
+
 // Whether a program says what attention keeps when its scores are whole.
 bool lists_scores(const Setup& s) {
   const replay::BlockProgram* blocks = s.own_program ? s.own_program.get() : replay::find_program(s.program);
@@ -79,6 +81,13 @@ void resolve_attention_kernel(Resolving& r) {
     return r.fail(code::kUnsupportedFeature, "trainer.attention",
                   fmt::format("Transformers' class of '{}' has no {}", r.problem.base.model.family, *asked),
                   fmt::format("--attention {}, or a --program with other layers", has.by_default));
+  // Without units for bf16 neither of PyTorch's fused kernels takes it (sdp_utils.cpp, less_than_sm80_mem_efficient_dtypes).
+  const auto on = r.problem.gpus.find(r.plan().hardware.gpu);
+  const bool is_emulated = s.compute == Dtype::kBf16 && on != r.problem.gpus.end() && lacks_bf16_units(gpu_generation(on->second));
+  if (is_emulated && asked.value_or("sdpa") == "sdpa" && lists_scores(s)) {
+    asked = "eager";
+    r.assume(fmt::format("attention by PyTorch's operations, all scores in memory: no fused kernel has bf16 on {}", on->second.label));
+  }
   if (asked == "sdpa" && has.by_default == "eager")
     r.assume(fmt::format("attention sdpa as asked for, which Transformers 5 refuses for '{}'", r.problem.base.model.family));
   assume_class_attention(r, has, asked);

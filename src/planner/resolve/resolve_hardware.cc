@@ -172,6 +172,19 @@ class HardwareResolver {
     take_given(h);
   }
 
+  // PyTorch has bf16 on GPUs without its units too, in fp32's (torch.cuda.is_bf16_supported, including_emulation): whoever asks for it
+  // gets that, under a trainer of PyTorch's operations that is named, and not one that stands in for the bundled one.
+  void emulate_bf16(Gpu gpu) {
+    const std::string trainer = spec_.text("trainer.name").value_or(std::string(kNative));
+    const bool is_named = !spec_.at("trainer.name").file.empty();
+    const bool runs_pytorch = is_named && trainer != kNative && trainer != "megatron";
+    if (compute_ != Dtype::kBf16 || gpu.vendor != "nvidia" || gpu.peak_bf16_flops_per_s > 0 || !runs_pytorch) return;
+    gpu.peak_bf16_flops_per_s = gpu.peak_fp32_flops_per_s;
+    fill_plan(gpu);
+    assume(fmt::format("bf16 on {} by emulation, at fp32's rate at best and not measured (--precision fp16 has units of its own)",
+                       gpu.label));
+  }
+
   // What is assumed of it.
   void say_network(const HardwarePlan& h) {
     const bool is_rate_given = spec_.number("hardware.network_bandwidth").has_value();
@@ -208,6 +221,7 @@ class HardwareResolver {
     const std::optional<Gpu> gpu = gpu_and_counts();
     if (!gpu.has_value()) return;
     fill_plan(*gpu);
+    emulate_bf16(*gpu);
     if (out_.plan.peak_flops_per_s <= 0) {
       fail(code::kUnsupportedFeature, "hardware.gpu", fmt::format("{} does not compute in {}", gpu->label, name(compute_)),
            compute_ == Dtype::kF8           ? "--precision bf16"
