@@ -86,6 +86,7 @@ struct HardwarePlan {
 };
 
 inline constexpr int kMostInFlight = 8;  // gathers ahead of a unit, reductions behind it
+inline constexpr std::string_view kWrapsBlocks = "transformer_based_wrap", kWrapsNothing = "no_wrap";  // accelerate's words
 
 struct StrategyPlan {
   std::string trainer{kNative};
@@ -100,7 +101,8 @@ struct StrategyPlan {
   int hpz = 1;                     // ranks that share a second 16-bit copy of the parameters (ZeRO++); 1: there is none
   bool sequence_parallel = false;  // with tp: norms and residuals are split over the sequence
   std::string cp_method = "ring";
-  bool sync_each_batch = false;  // accelerate's: each micro-batch reduces its gradients, not the last of a step alone
+  bool sync_each_batch = false;                // accelerate's: each micro-batch reduces its gradients, not the last of a step alone
+  std::string auto_wrap_policy{kWrapsBlocks};  // what is a unit of FSDP's; kWrapsNothing: the whole model is one
   bool operator==(const StrategyPlan&) const = default;
 };
 

@@ -77,6 +77,7 @@ void visit(V& v, StrategyPlan& s) {
   v("sequence_parallel", s.sequence_parallel);
   v("cp_method", s.cp_method);
   v("sync_each_batch", s.sync_each_batch, false);
+  v("auto_wrap_policy", s.auto_wrap_policy, std::string(kWrapsBlocks));
 }
 template <class V>
 void visit(V& v, RecomputePlan& r) {

@@ -67,6 +67,25 @@ TEST_CASE("programs: the trainer that runs one is named") {
   CHECK(of_blocks.find("--program megatron_te") != std::string::npos);
 }
 
+// Without a policy the root has all parameters: in 16 bits, less the block that is gathered otherwise.
+TEST_CASE("FSDP: a model that is wrapped as one unit stays gathered whole") {
+  const Flags run = {{"sharding", "zero3"}, {"micro-batch", "1"}, {"seq", "512"}, {"recompute", "none"}};
+  const Plan blocks = plan_of(one_node("llama_7b", "fsdp1", run));
+  for (const char* words : {"no_wrap", "NO_WRAP", "none"}) {
+    const Plan whole = plan_of(one_node("llama_7b", "fsdp1", with(run, {{"fsdp-auto-wrap-policy", words}})));
+    CHECK(whole.strategy.auto_wrap_policy == kWrapsNothing);
+    CHECK(static_cast<double>(whole.memory.peak_allocated_bytes - blocks.memory.peak_allocated_bytes) > 2 * 6.7e9 * 0.8);
+  }
+  const Plan said = plan_of(one_node("llama_7b", "fsdp1", with(run, {{"fsdp-auto-wrap-policy", "transformer_based_wrap"}})));
+  CHECK(said.memory.peak_allocated_bytes == blocks.memory.peak_allocated_bytes);
+  CHECK(problem_of(one_node("llama_7b", "fsdp2", {{"auto-wrap-policy", "no_wrap"}})).setup.software.wrapping == UnitWrapping::kWhole);
+  for (const char* trainer : {"ddp", "deepspeed", "megatron", "native"}) {
+    INFO(trainer);
+    CHECK(refusal(one_node("llama3_8b", trainer, {{"auto-wrap-policy", "no_wrap"}})).find("--trainer fsdp1") != std::string::npos);
+  }
+}
+
+// torch.optim.AdamW as it comes has a copy of its states' size in its step; the Hugging Face Trainer asks for the fused one.
 TEST_CASE("optimizers: a script's own loop has AdamW as PyTorch has it") {
   const auto kind = [](const char* trainer, const Flags& more) {
     return problem_of(one_node("llama3.2_1b", trainer, more)).setup.optimizer_implementation;
@@ -90,6 +109,7 @@ TEST_CASE("experts: Unsloth's adapters on them are no other trainer's") {
   CHECK(problem_of(one_node("llama3_8b", "ddp", run)).setup.program == "hf_fused");
 }
 
+// megatron/core/transformer/attention.py of 0.16: num_query_groups < world_size.
 TEST_CASE("tensor parallelism: fewer kv heads than ranks are a matter of Megatron's release") {
   const auto said = [](const char* trainer, const char* tp) {
     const Result<Plan> plan = make_plan(problem_of(one_node("qwen3_30b_a3b", trainer, {{"tp", tp}})));
@@ -113,6 +133,7 @@ TEST_CASE("time: MFU is over the peak that is named") {
   }
 }
 
+// Of several pins none of which suffices alone, the way out names what it found.
 TEST_CASE("fixes: what was searched is named by its sizes") {
   const Problem problem = problem_of({{"model", "llama2_13b"},
                                       {"gpu", "a100_sxm_40"},

@@ -50,6 +50,7 @@ BundledSettings::BundledSettings(const std::vector<ReadSetting>& settings, const
   const auto of_files =
       std::find_if(settings.begin(), settings.end(), [](const ReadSetting& one) { return one.path == "trainer.name"; });
   const std::string trainer = named.value_or(of_files == settings.end() ? std::string(kNative) : of_files->text);
+  wraps_units_ = trainer == "fsdp1" || trainer == "fsdp2" || trainer == "unknown";
   is_accelerates_ = trainer == "fsdp1" || trainer == "fsdp2" || trainer == "ddp";
   reads_sources_ =
       is_native_ && (stronger.find("data.sources") != nullptr || std::any_of(settings.begin(), settings.end(), has_sources));
@@ -78,6 +79,8 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   if (setting.path == "trainer.compile" && !is_fsdp2_) return because("a plan of this trainer is without torch.compile");
   if (setting.path == "adapter.dropout" && is_native_ && std::strtod(setting.text.c_str(), nullptr) > 0)
     return because("the bundled trainer drops nothing of what adapters read");
+  if (setting.path == "parallel.auto_wrap_policy" && setting.text == kWrapsNothing && !wraps_units_)
+    return because("another trainer makes its own units");
   if (setting.path == "parallel.sync_each_batch" && !is_accelerates_ && setting.text == "true")
     return because(is_native_ ? "the bundled trainer reduces gradients in ways of its own"
                               : "accelerate drives FSDP and DDP by it alone");

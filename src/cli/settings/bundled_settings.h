@@ -22,6 +22,7 @@ class BundledSettings {
   bool is_fsdp2_ = true;         // nobody asks for a trainer without torch.compile
   bool is_ddp_ = true;           // nor for one without Unsloth's layers
   bool is_accelerates_ = false;  // accelerate drives it
+  bool wraps_units_ = false;     // FSDP's units are as a policy says
   bool is_other_ = false;        // the user names another trainer than the files, or its code base
   bool reads_sources_ = false;   // and makes token ids of files that are here
 };

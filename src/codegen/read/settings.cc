@@ -18,7 +18,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 85> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 86> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -60,6 +60,7 @@ constexpr std::array<FieldPath, 85> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"micro_batch", "parallel.micro_batch"},
                                                {"gradient_accumulation", "parallel.gradient_accumulation"},
                                                {"strategy.sync_each_batch", "parallel.sync_each_batch"},
+                                               {"strategy.auto_wrap_policy", "parallel.auto_wrap_policy"},
                                                {"recompute.policy", "parallel.recompute"},
                                                {"offload.optimizer", "parallel.offload.optimizer"},
                                                {"offload.optimizer_ratio", "parallel.offload.optimizer_ratio"},

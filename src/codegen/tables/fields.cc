@@ -69,6 +69,7 @@ const Fields& no_fields() {
     with_scale.precision.compute = Dtype::kF16;  // the loss scale is a matter of fp16 alone
     with_scale.offload.optimizer_ratio = 0;      // and these are left out where all of it moves, and is pinned
     with_scale.offload.pin_memory = false;
+    with_scale.strategy.auto_wrap_policy = kWrapsNothing;
     with_scale.strategy.sync_each_batch = true;  // and where no reduction waits
     flatten(to_json(with_scale), "", fields);
     for (const char* name : kOptionFields) fields[name] = nullptr;

@@ -98,6 +98,18 @@ void read_sync(Resolving& r) {
   r.assume("sync_each_batch heeded, as by the Trainer since Transformers 5.2 (4.46 to 5.1 pass it over)");
 }
 
+// Without a policy FSDP's root has all parameters: they are gathered at once, and stay so for backward.
+void read_wrapping(Resolving& r) {
+  constexpr std::string_view kPath = "parallel.auto_wrap_policy";
+  if (r.spec.text(kPath).value_or(std::string(kWrapsBlocks)) != kWrapsNothing) return;
+  if (!r.problem.trainer.has("auto_wrap_policy"))
+    return r.fail(code::kUnsupportedFeature, kPath, fmt::format("{} has no wrap policy to leave out", r.problem.trainer.label),
+                  "--trainer fsdp1, fsdp2 --code-base transformers, or unknown");
+  r.problem.setup.software.wrapping = UnitWrapping::kWhole;
+  r.plan().strategy.auto_wrap_policy = kWrapsNothing;
+  r.assume("the whole model one unit of FSDP's, gathered at once and kept for backward (no_wrap)");
+}
+
 // A trainer stands for all code bases of its kind until a target names one; other targets are scripts that only use the library.
 bool is_named(const Resolving& r) {
   const std::string target = r.spec.text("launch.target").value_or("");
@@ -173,13 +185,13 @@ void resolve_program(Resolving& r) {
   if (blocks == nullptr && !traits.lifetime_programs && !has_error(r.said)) {
     r.fail(code::kUnsupportedFeature, "trainer.program",
            fmt::format("program '{}' lists the layers of a pipeline stage, which {} does not have", s.program, facts.label),
-           who_runs_program(r, false));
+           who_runs_program(r, true));
     return;
   }
   if (blocks != nullptr && !traits.block_programs) {
     r.fail(code::kUnsupportedFeature, "trainer.program",
            fmt::format("program '{}' lists PyTorch's operations; {} runs layers of its own", s.program, facts.label),
-           who_runs_program(r, true));
+           who_runs_program(r, false));
     return;
   }
   check_listed(r, blocks);
@@ -200,6 +212,15 @@ void resolve_program(Resolving& r) {
   // Chunks of the logits became chunks of head and loss.
   const bool in_chunks = found->second == LossHead::kChunked && usual_loss(r) == LossHead::kChunkedHead;
   s.loss = in_chunks ? LossHead::kChunkedHead : found->second;
+  // The Hugging Face Trainer asks for the fused AdamW; a script's own loop has torch.optim.AdamW as it comes, foreach
+  // (torch/optim/optimizer.py, _default_to_fused_or_foreach).
+  const auto usual = facts.programs.find("eager");
+  const bool of_trainer = usual != facts.programs.end() && usual->second.starts_with("hf_");
+  const bool is_adamw = r.spec.text("train.optimizer").value_or("adamw") == "adamw";
+  if (of_trainer && is_adamw && !s.program.starts_with("hf_") && !s.is_one_graph() && !traits.python_hooks) {
+    s.optimizer_implementation = OptimizerImplementation::kForeach;
+    r.assume("torch.optim.AdamW as it comes, with a copy of the parameters' size in its step (foreach; fused=True has none)");
+  }
   plan.program = s.program;
   plan.loss_head = head;
   plan.compile = s.compiled;
@@ -212,15 +233,6 @@ void settle_setup(Resolving& r) {
   s.sequence_length = p.train.sequence_length;
   s.frozen_reference = p.train.method == "dpo";
   s.host_memory_bytes = p.hardware.host_memory_bytes;
-  // The Hugging Face Trainer asks for the fused AdamW; a script's own loop has torch.optim.AdamW as it comes, foreach
-  // (torch/optim/optimizer.py, _default_to_fused_or_foreach).
-  const auto usual = facts.programs.find("eager");
-  const bool of_trainer = usual != facts.programs.end() && usual->second.starts_with("hf_");
-  const bool is_adamw = r.spec.text("train.optimizer").value_or("adamw") == "adamw";
-  if (of_trainer && is_adamw && !s.program.starts_with("hf_") && !s.is_one_graph() && !traits.python_hooks) {
-    s.optimizer_implementation = OptimizerImplementation::kForeach;
-    r.assume("torch.optim.AdamW as it comes, with a copy of the parameters' size in its step (foreach; fused=True has none)");
-  }
   if (const auto gpu = r.problem.gpus.find(p.hardware.gpu); gpu != r.problem.gpus.end()) s.gpu = gpu->second;
   // What a plan for DeepSpeed writes of its buckets, in elements (templates/deepspeed): what Hugging Face fills in for "auto".
   if (s.traits().python_hooks) {
@@ -238,6 +250,7 @@ void settle_setup(Resolving& r) {
                                                             : ", attention sdpa";
   r.assume(fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, kernel));
   read_sync(r);
+  read_wrapping(r);
   // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
   if (s.model.scan_channels > 0 && s.program.starts_with("hf_") && !s.torch_delta_rule)
     r.assume(s.model.delta_heads > 0
