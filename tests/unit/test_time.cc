@@ -13,6 +13,7 @@
 #include "planner/time/economics.h"
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
+#include "planner/time/launch.h"
 #include "planner/time/layer.h"
 #include "planner/time/step.h"
 #include "support/presets.h"
@@ -398,10 +399,25 @@ TEST_CASE("context parallelism: PyTorch sends keys and values of all heads, and 
   CHECK(estimate_time(grouped).communication_exposed_s > 0.9 * wire);  // repeated before they are sent
 }
 
+TEST_CASE("step time: what the host adds to the GPU is more than the longer of both and less than their sum") {
+  CHECK(launch_exposed_s(0, 2, 2) == 0);
+  CHECK(launch_exposed_s(3, 0, 2) == 3);
+  CHECK(launch_exposed_s(3, 4, 2) == Approx(1));
+  CHECK(launch_exposed_s(4, 3, 2) == Approx(2));
+  CHECK(launch_exposed_s(3, 4, 1) == Approx(3));
+  CHECK(launch_exposed_s(3, 4, 16) < 0.01);
+  Setup s = setup_of("llama3.1_8b", "h100_sxm", 8);  // of few tokens: gathers bound how far the host runs ahead
+  s.sequence_length = 2048;
+  Setup graph = s;
+  graph.software.traced = true;
+  CHECK(step_s(graph) < step_s(s));
+}
+
 TEST_CASE("step time: heads that every tensor-parallel rank gets, and inputs gathered for each product, cost what they move") {
   Setup s = setup_of("qwen3_32b", "h100_sxm", 32);
   s.tp = 8;
   s.dp_shard = 4;
+  s.sequence_length = 16384;  // enough for the GPU that the host is out of the way
   const auto with = [&](bool Software::*flag, int tp) {
     Setup more = s;
     more.tp = tp;

@@ -41,8 +41,8 @@ Alternative alternative(const Candidate& c, std::string summary, std::string why
 // Why a plan that does not fit as well as the answer lost.
 std::string short_of(const Candidate& c, const Candidate& best, int64_t capacity) {
   if (c.verdict == Verdict::kTight)
-    return fmt::format("{}: {} of {}, {:.2f}× tokens/s", verdict_words(c.verdict, c.fit_probability), format_bytes(c.device_bytes),
-                       format_bytes(capacity), c.tokens_per_s_per_gpu / best.tokens_per_s_per_gpu);
+    return fmt::format("{:.2f}×, {}: {}", c.tokens_per_s_per_gpu / best.tokens_per_s_per_gpu,
+                       verdict_words(c.verdict, c.fit_probability), format_bytes(c.device_bytes));
   const bool is_bound = !c.simulated;
   return fmt::format("does not fit by {}{}", is_bound ? "≥ " : "", format_bytes(c.device_bytes - capacity));
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # distsetup 0.1.0, inputs 5fe72a20630d69245f236fa13d0abd2ff1561a8518713f4cbb55ac1e38f01b1c
 # command: distsetup emit --target openrlhf --method dpo --model llama3.1_8b --nodes 1 --gpus 8
-# plan: llama3.1_8b, zero3, recompute none, bf16: fits
+# plan: llama3.1_8b, zero3, recompute full, bf16: fits
 # 1 node × 8 GPUs = 8 ranks
-# global batch 128 = micro-batch 1 × accumulation 16 × data-parallel 8
+# global batch 128 = micro-batch 4 × accumulation 4 × data-parallel 8
 #
 # Starts OpenRLHF, one process per GPU, by torchrun; the data set and anything else are added:
 #   launch.sh --data.dataset OpenRLHF/preference_dataset_mixture2_and_safe_pku --data.chosen_key chosen --data.rejected_key rejected
@@ -16,11 +16,12 @@ fi
 module=openrlhf.cli.train_dpo
 arguments=(
   --model.model_name_or_path meta-llama/Llama-3.1-8B
+  --model.gradient_checkpointing_enable
   --data.max_len 4096
   --data.max_samples 128000
   --train.max_epochs 1
   --train.batch_size 128
-  --train.micro_batch_size 1
+  --train.micro_batch_size 4
   --train.seed 0
   --ds.zero_stage 3
   --ds.param_dtype bf16
