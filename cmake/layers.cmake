@@ -3,9 +3,8 @@
 # Every source of src/ is compiled at one of three levels in a release build; other builds take the optimisation of compiler.cmake.
 # - hot: schedules, simulation, replay. That is where a search spends its time.
 # - warm: what loops over bytes or rows of a file, or checks all the lists of a job; of the rest what takes more than 0.15 % of the
-#   instructions of some usual command (callgrind, counted by the source that a function stands in), but for the readers of shell
-#   scripts: one is read in a few milliseconds either way. Little inlining there (50 instead of 225 instructions) makes a third less
-#   code in half the compile time.
+#   instructions of some usual command (callgrind, counted by the source that a function stands in). Little inlining there (50 instead
+#   of 225 instructions) makes a third less code in half the compile time.
 # - quick: all the rest. None of it computes: not optimised it compiles with clang in 0.4 of the time, and a command takes up to 10 ms
 #   more. g++ spends as much on the many small functions of unoptimised templates as on inlining them first, so for both warm and quick
 #   sources it inlines and leaves out most of what else it does.
