@@ -6,6 +6,7 @@
 #include "base/json_fwd.h"
 
 // What most files call of it, compiled once, in json.cc. All of its members would be readers of binary formats and patches too.
+#if NLOHMANN_JSON_VERSION_MAJOR == 3 && NLOHMANN_JSON_VERSION_MINOR == 11
 #define DISTSETUP_MEMBERS_OF_JSON(template_of)                                               \
   template_of nlohmann::json::json_value::json_value(nlohmann::json::value_t);               \
   template_of void nlohmann::json::json_value::destroy(nlohmann::json::value_t);             \
@@ -33,6 +34,9 @@
   template_of nlohmann::json::iterator nlohmann::json::end();                                \
   template_of nlohmann::json::const_iterator nlohmann::json::end() const;                    \
   template_of nlohmann::json::const_iterator nlohmann::json::find(const std::string&) const;
+#else  // another release may declare them otherwise
+#define DISTSETUP_MEMBERS_OF_JSON(template_of) template_of class nlohmann::basic_json<>;
+#endif
 DISTSETUP_MEMBERS_OF_JSON(extern template)
 
 namespace distsetup {
