@@ -45,7 +45,7 @@ OURS_ALONE = {
     "fsdp_state_dict_type": "the default, written out",
 }
 # What theirs carries and a plan cannot hold: it has to be told on stderr.
-LOST = {("fsdp_auto_wrap_policy", "SIZE_BASED_WRAP"), ("fsdp_auto_wrap_policy", "NO_WRAP"), ("fsdp_min_num_params", 100000000),
+LOST = {("fsdp_auto_wrap_policy", "SIZE_BASED_WRAP"), ("fsdp_min_num_params", 100000000),
         ("fsdp_cpu_ram_efficient_loading", False)}
 # What version 2 always does: nothing is lost with the key.
 ALWAYS = {("fsdp_backward_prefetch", "BACKWARD_PRE"), ("fsdp_forward_prefetch", False), ("fsdp_use_orig_params", True),
