@@ -153,6 +153,11 @@ TEST_CASE("codegen: a target keeps what it has no form for out of the search") {
   CHECK_FALSE(search->hybrid);
   CHECK(search->shardings.empty());
   CHECK(target_search(embedded_templates(), "native")->hybrid);
+  // OpenRLHF's context parallelism is a ring, which DeepSpeed is not planned with.
+  const std::vector<std::string> ring = {"ring"}, tensor = {"tp"};
+  CHECK(target_search(embedded_templates(), "openrlhf", "deepspeed")->axes == tensor);
+  CHECK(target_search(embedded_templates(), "openrlhf-flags", "deepspeed")->axes == tensor);
+  CHECK(target_search(embedded_templates(), "openrlhf-flags", "fsdp2")->cp_methods == ring);
   CHECK_FALSE(target_search(embedded_templates(), "nothing").ok());
 }
 

@@ -88,6 +88,7 @@ Diagnostics narrow_to_target(Problem& problem, std::string_view target, const Te
   std::vector<std::string> left_out;
   keep(problem.recomputes, search->recomputes, "recompute ", left_out);
   keep(problem.shardings, search->shardings, "", left_out);
+  keep(problem.cp_methods, search->cp_methods, "cp by ", left_out);
   const bool is_mesh_free = problem.dp_replicate == 0 && problem.dp_shard == 0 && !problem.hybrid;
   if (!search->hybrid && is_mesh_free && problem.shardings != std::vector{Sharding::kDdp}) {
     problem.dp_replicate = 1;

@@ -24,6 +24,7 @@ void read_search(const Value& map, TargetSearch& search, Diagnostics& diagnostic
   reader.get("trainer", search.trainers);
   reader.get("sharding", search.shardings);
   reader.get("recompute", search.recomputes);
+  reader.get("cp_method", search.cp_methods);
   reader.get("hybrid", search.hybrid);
   reader.get("keeps_parameters", search.keeps_parameters);
   std::vector<std::string> axes;

@@ -17,6 +17,7 @@ namespace distsetup {
 struct TargetSearch {
   std::vector<std::string> trainers;               // that run the target's files, the usual one first; empty: the bundled one
   std::vector<std::string> shardings, recomputes;  // "zero3", "full"
+  std::vector<std::string> cp_methods;             // "ring"
   bool hybrid = true;                              // copies of the shard group
   bool keeps_parameters = true;                    // reshard_after_forward: false
   std::optional<std::vector<std::string>> axes;    // of pp, tp, cp, ep; absent: all
