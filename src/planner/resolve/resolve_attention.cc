@@ -82,11 +82,13 @@ void resolve_attention_kernel(Resolving& r) {
                   fmt::format("Transformers' class of '{}' has no {}", r.problem.base.model.family, *asked),
                   fmt::format("--attention {}, or a --program with other layers", has.by_default));
   // Without units for bf16 neither of PyTorch's fused kernels takes it (sdp_utils.cpp, less_than_sm80_mem_efficient_dtypes).
-  const auto on = r.problem.gpus.find(r.plan().hardware.gpu);
-  const bool is_emulated = s.compute == Dtype::kBf16 && on != r.problem.gpus.end() && lacks_bf16_units(gpu_generation(on->second));
+  const auto gpu = r.problem.gpus.find(r.plan().hardware.gpu);
+  const bool is_known = gpu != r.problem.gpus.end();
+  const bool is_emulated = s.compute == Dtype::kBf16 && is_known && lacks_bf16_units(gpu_generation(gpu->second));
   if (is_emulated && asked.value_or("sdpa") == "sdpa" && lists_scores(s)) {
     asked = "eager";
-    r.assume(fmt::format("attention by PyTorch's operations, all scores in memory: no fused kernel has bf16 on {}", on->second.label));
+    r.assume(
+        fmt::format("attention by PyTorch's operations, all scores in memory: no fused kernel has bf16 on {}", gpu->second.label));
   }
   if (asked == "sdpa" && has.by_default == "eager")
     r.assume(fmt::format("attention sdpa as asked for, which Transformers 5 refuses for '{}'", r.problem.base.model.family));
@@ -103,8 +105,7 @@ void resolve_attention_kernel(Resolving& r) {
     return;
   }
   s.flash_package = asked->back() - '0';
-  const auto gpu = r.problem.gpus.find(r.plan().hardware.gpu);
-  if (gpu == r.problem.gpus.end() || has_kernels(s.flash_package, gpu_generation(gpu->second))) return;
+  if (!is_known || has_kernels(s.flash_package, gpu_generation(gpu->second))) return;
   r.fail(code::kUnsupportedFeature, "trainer.attention",
          fmt::format("FlashAttention {} has no kernels for {}", s.flash_package, gpu->second.label), "--attention sdpa");
 }
