@@ -66,9 +66,10 @@ class Communicator {
   // from and to hold size(group) chunks, and do not overlap: chunk p of `from` goes to member p, whose chunk index(group) it becomes.
   // A member's own chunk stays where it is: the caller copies it.
   virtual std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) = 0;
-  // Pieces to and from other members, in rounds 0 .. num_rounds - 1.
-  virtual std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
-                                                int num_rounds) = 0;
+  // Pieces to and from other members, in rounds 0 .. num_rounds - 1, as a part of `operation` ("AllToAll"), which messages name. All
+  // members call it, with as many rounds.
+  virtual std::unique_ptr<Work> exchange_pieces(const char* operation, Group group, std::span<const RowPiece> sent,
+                                                std::span<const RowPiece> received, int num_rounds) = 0;
   // To member (index + 1) mod size, from member (index - 1) mod size. Buffers do not overlap.
   virtual std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) = 0;
   // Sums in place; every member ends with the same bits.

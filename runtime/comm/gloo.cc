@@ -110,16 +110,16 @@ class GlooCommunicator : public Communicator {
         "AllToAll", Channel::kReduce, group, chunk_bytes, [&](int k) { return source + (at + k) % n * chunk_bytes; },
         [&](int k) { return target + (at + k) % n * chunk_bytes; });
   }
-  std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
-                                        int num_rounds) override {
-    auto work = std::make_unique<PendingWork>("AllToAll", failures_);
+  std::unique_ptr<Work> exchange_pieces(const char* operation, Group group, std::span<const RowPiece> sent,
+                                        std::span<const RowPiece> received, int num_rounds) override {
+    auto work = std::make_unique<PendingWork>(operation, failures_);
     Connection& connected = connection(Channel::kReduce, group);
     const int64_t first = std::exchange(connected.num_operations, connected.num_operations + num_rounds) + 1;
     const auto tag = [first](const RowPiece& piece) { return int((first + piece.round) & 0x3fffffff); };
     const auto start_all = [&](std::span<const RowPiece> pieces, bool sends) {
       for (const RowPiece& piece : pieces) {
         if (piece.num_bytes == 0) continue;
-        start(*work, "AllToAll", {groups_.members(group)[size_t(piece.member)]}, [&] {
+        start(*work, operation, {groups_.members(group)[size_t(piece.member)]}, [&] {
           std::vector<at::Tensor> bytes{bytes_at(piece.data, piece.num_bytes)};
           return sends ? connected.group->send(bytes, piece.member, tag(piece))
                        : connected.group->recv(bytes, piece.member, tag(piece));

@@ -110,9 +110,9 @@ class NcclCommunicator : public Communicator {
     });
   }
   // Pieces between two members meet in the order of their rounds, which both lists have.
-  std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
-                                        int) override {
-    return issue("AllToAll", Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
+  std::unique_ptr<Work> exchange_pieces(const char* operation, Group group, std::span<const RowPiece> sent,
+                                        std::span<const RowPiece> received, int) override {
+    return issue(operation, Purpose::kReductions, group, [&](NcclChannel& c, nccl::CudaStream stream) {
       std::vector<nccl::Message> messages;
       for (const RowPiece& p : sent) messages.push_back(nccl::send_to(p.member, p.data, p.num_bytes));
       for (const RowPiece& p : received) messages.push_back(nccl::receive_from(p.member, p.data, p.num_bytes));

@@ -42,7 +42,8 @@ class LocalCommunicator : public Communicator {
       if (p != index(group)) std::memset(static_cast<char*>(to) + p * chunk_bytes, 0, size_t(chunk_bytes));
     return std::make_unique<DoneWork>();
   }
-  std::unique_ptr<Work> exchange_pieces(Group, std::span<const RowPiece>, std::span<const RowPiece> received, int) override {
+  std::unique_ptr<Work> exchange_pieces(const char*, Group, std::span<const RowPiece>, std::span<const RowPiece> received,
+                                        int) override {
     for (const RowPiece& piece : received) std::memset(piece.data, 0, size_t(piece.num_bytes));
     return std::make_unique<DoneWork>();
   }
@@ -106,11 +107,11 @@ std::unique_ptr<Work> TracingCommunicator::exchange(Group group, const void* ful
 std::unique_ptr<Work> TracingCommunicator::all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) {
   return record("AllToAll", group, Channel::kReduce, chunk_bytes * size(group), inner_.all_to_all(group, from, to, chunk_bytes));
 }
-std::unique_ptr<Work> TracingCommunicator::exchange_pieces(Group group, std::span<const RowPiece> sent,
+std::unique_ptr<Work> TracingCommunicator::exchange_pieces(const char* operation, Group group, std::span<const RowPiece> sent,
                                                            std::span<const RowPiece> received, int num_rounds) {
   int64_t bytes = 0;
   for (const RowPiece& piece : sent) bytes += piece.num_bytes;
-  return record("AllToAll", group, Channel::kReduce, bytes, inner_.exchange_pieces(group, sent, received, num_rounds));
+  return record(operation, group, Channel::kReduce, bytes, inner_.exchange_pieces(operation, group, sent, received, num_rounds));
 }
 std::unique_ptr<Work> TracingCommunicator::shift(Group group, const void* from, void* to, int64_t num_bytes) {
   return record("Shift", group, Channel::kGather, num_bytes, inner_.shift(group, from, to, num_bytes));

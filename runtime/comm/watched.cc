@@ -61,10 +61,10 @@ std::unique_ptr<Work> WatchedCommunicator::all_to_all(Group group, const void* f
   const Waiting what = begin("AllToAll", Channel::kReduce, group);
   return watched(what, inner_.all_to_all(group, from, to, chunk_bytes));
 }
-std::unique_ptr<Work> WatchedCommunicator::exchange_pieces(Group group, std::span<const RowPiece> sent,
+std::unique_ptr<Work> WatchedCommunicator::exchange_pieces(const char* operation, Group group, std::span<const RowPiece> sent,
                                                            std::span<const RowPiece> received, int num_rounds) {
-  const Waiting what = begin("AllToAll", Channel::kReduce, group);
-  return watched(what, inner_.exchange_pieces(group, sent, received, num_rounds));
+  const Waiting what = begin(operation, Channel::kReduce, group);
+  return watched(what, inner_.exchange_pieces(operation, group, sent, received, num_rounds));
 }
 std::unique_ptr<Work> WatchedCommunicator::shift(Group group, const void* from, void* to, int64_t num_bytes) {
   const Waiting what = begin("Shift", Channel::kGather, group);

@@ -30,8 +30,8 @@ class WatchedCommunicator : public PassingCommunicator {
   std::unique_ptr<Work> all_gather(Group group, void* buffer, int64_t chunk_bytes) override;
   std::unique_ptr<Work> exchange(Group group, const void* full, void* received, int64_t chunk_bytes) override;
   std::unique_ptr<Work> all_to_all(Group group, const void* from, void* to, int64_t chunk_bytes) override;
-  std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
-                                        int num_rounds) override;
+  std::unique_ptr<Work> exchange_pieces(const char* operation, Group group, std::span<const RowPiece> sent,
+                                        std::span<const RowPiece> received, int num_rounds) override;
   std::unique_ptr<Work> shift(Group group, const void* from, void* to, int64_t num_bytes) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, float* data, int64_t count) override;
   std::unique_ptr<Work> all_reduce_sum(Group group, double* data, int64_t count) override;

@@ -14,6 +14,7 @@
 #include "plan/update_layout.h"
 #include "runtime/device/cpu_device.h"
 #include "runtime/engine/gradient_sums.h"
+#include "runtime/engine/node_hops.h"
 
 namespace distsetup {
 
@@ -212,6 +213,10 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
     }
     case InstructionOp::kAllGather: work = communicator.all_gather(i.group, call.writes[0].data, num_bytes(call.reads[0])); break;
     case InstructionOp::kReduceScatter:
+      if (i.hop != Hop::kOnly) {
+        work = start_hop(i, call, communicator);
+        break;
+      }
       work = communicator.exchange(i.group, call.reads[0].data, call.writes[0].data,
                                    num_bytes(call.reads[0]) / communicator.size(i.group));
       break;
@@ -224,7 +229,12 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
       break;
     case InstructionOp::kSend:
     case InstructionOp::kRecv: work = transfer(list.schedule, i, call, communicator); break;
-    case InstructionOp::kAccumulate: accumulate(call, layout(), i.unit, place, kernels_of(i)); break;
+    case InstructionOp::kAccumulate:
+      if (i.hop == Hop::kOnly)
+        accumulate(call, layout(), i.unit, place, kernels_of(i));
+      else
+        accumulate_hop(i, call, layout(), place, kernels_of(i));
+      break;
     case InstructionOp::kGradNorm: gradient_norm(call, layout(), place, kernels_of(i)); break;
     case InstructionOp::kCopyToHost:
     case InstructionOp::kCopyToDevice: copy(list.schedule, i, call); break;

@@ -75,7 +75,7 @@ double exchange_rows(const Op& op, const Call& call, std::span<const int64_t> st
     }
   }
   CHECK(at <= of_experts.dim(0), "{}: {} rows come, there is room for {}", op.name, at, of_experts.dim(0));
-  return wait_for(communicator.exchange_pieces(op.group, dispatches ? token_pieces : expert_pieces,
+  return wait_for(communicator.exchange_pieces("AllToAll", op.group, dispatches ? token_pieces : expert_pieces,
                                                dispatches ? expert_pieces : token_pieces, int(each)));
 }
 

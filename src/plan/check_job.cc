@@ -165,7 +165,8 @@ class Job {
       const int first = m.arrived.front();
       const Instruction& other = head(ranks_[first]);
       const bool same = other.op == i.op && other.unit == i.unit && other.bytes == i.bytes && other.dtype == i.dtype &&
-                        other.program_variant == i.program_variant && exchanged(ranks_[first]) == exchanged(ranks_[rank]);
+                        other.hop == i.hop && other.node_ranks == i.node_ranks && other.program_variant == i.program_variant &&
+                        exchanged(ranks_[first]) == exchanged(ranks_[rank]);
       if (!same)
         require(false, rank, "rank {} issues {} in its place", first, format_instruction(ranks_[first].list->s, index(ranks_[first])));
       torn_ |= !same;

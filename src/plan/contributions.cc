@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/splitmix.h"
+#include "plan/node_reduction.h"
 
 namespace distsetup {
 namespace {
@@ -208,8 +209,22 @@ void Contributions::collective(const std::vector<int>& all) {
     }
     return;
   }
-  uint64_t sum = 0;
-  for (const int rank : all) sum += ranks[rank].value[slot_of(rank)];
+  const auto sum_of = [&](const std::vector<int>& some) {
+    uint64_t sum = 0;
+    for (const int rank : some) sum += ranks[rank].value[slot_of(rank)];
+    return sum;
+  };
+  if (op == InstructionOp::kReduceScatter && head(ranks[all.front()]).hop != Hop::kOnly) {
+    for (size_t n = 0; n < all.size(); ++n) {
+      JobRank& r = ranks[all[n]];
+      std::vector<int> met;
+      for (const int member : hop_members(head(r).hop, static_cast<int>(all.size()), static_cast<int>(n), head(r).node_ranks))
+        met.push_back(all[static_cast<size_t>(member)]);
+      r.inbox[head(r).allocates[0]] = sum_of(met) - r.value[slot_of(all[n])];
+    }
+    return;
+  }
+  const uint64_t sum = sum_of(all);
   for (const int rank : all) {
     JobRank& r = ranks[rank];
     if (op == InstructionOp::kReduceScatter)

@@ -279,11 +279,17 @@ class Expander {
         step.writes = {unit_flat(i.uses[0], i.unit)};
         break;
       case InstructionOp::kReduceScatter:
-        step.reads = {unit_flat(i.uses[0], i.unit)};
+        step.reads = {i.hop == Hop::kAcrossNodes ? flat(i.uses[0]) : unit_flat(i.uses[0], i.unit)};
         step.writes = {flat(i.allocates[0])};
         break;
       case InstructionOp::kAccumulate:
-        if (i.uses.size() == 3) {
+        if (i.hop == Hop::kWithinNode) {
+          step.reads = {unit_flat(i.uses[0], i.unit), flat(i.uses[1])};
+          step.writes = {flat(i.uses[2])};
+        } else if (i.hop == Hop::kAcrossNodes) {
+          step.reads = {flat(i.uses[0]), flat(i.uses[1])};
+          step.writes = {shard_range(i.uses[2], i.unit)};
+        } else if (i.uses.size() == 3) {
           step.reads = {own_chunk(i.uses[0], i.unit), flat(i.uses[1])};
           step.writes = {shard_range(i.uses[2], i.unit)};
         } else if (!is_on_device(s_.buffers[i.uses[0]])) {

@@ -12,6 +12,7 @@
 #include "plan/host_writer.h"
 #include "plan/live.h"
 #include "plan/memory_rules.h"
+#include "plan/node_reduction.h"
 #include "plan/update_rules.h"
 
 namespace distsetup {
@@ -223,6 +224,11 @@ class ScheduleChecker {
   void reduce(const Instruction& i) {
     require(!unit(i.unit).is_frozen, "reduces unit {}, which is frozen", i.unit);
     require(i.group == unit(i.unit).shard_group, "reduces unit {} over {}", i.unit, name(i.group));
+    const bool has_node_sums = node_sums_.contains(i.uses[0]);
+    require(has_node_sums == (i.hop == Hop::kAcrossNodes), "reduces '{}' {}", s_.buffers[i.uses[0]].name,
+            has_node_sums ? "within nodes a second time" : "across nodes before the ranks of a node have added up");
+    require(i.node_ranks == (i.hop == Hop::kOnly ? 0 : node_ranks(plan_, i.group)), "reduces unit {} with {} ranks on a node", i.unit,
+            i.node_ranks);
     reduced_.insert({i.uses[0], i.unit});
     received_[i.allocates.empty() ? -1 : i.allocates[0]] = i.uses[0];
     require(!contributions_[{i.uses[0], i.unit}].empty(), "reduces '{}' that holds no gradient", s_.buffers[i.uses[0]].name);
@@ -236,6 +242,10 @@ class ScheduleChecker {
               s_.buffers[i.uses[1]].name, s_.buffers[from].name);
       require(!is_moving(i.uses[1]), "adds '{}' before it has arrived", s_.buffers[i.uses[1]].name);
     }
+    require(i.hop != Hop::kWithinNode || s_.buffers[to].lifetime == BufferLifetime::kSpan, "takes the sums of one node for all");
+    require(node_sums_.contains(from) == (i.hop == Hop::kAcrossNodes), "adds '{}' {}", s_.buffers[from].name,
+            i.hop == Hop::kAcrossNodes ? "as if it were a node's sums" : "that is the sums of one node");
+    if (i.hop == Hop::kWithinNode) node_sums_.insert(to);
     move_contributions(i, from, to);
   }
 
@@ -375,6 +385,7 @@ class ScheduleChecker {
   std::map<std::pair<int, int>, std::set<std::pair<int, int>>> contributions_;  // (buffer, unit) → (unit, micro-batch) summed in it
   std::set<std::pair<int, int>> reduced_;
   std::map<int, int> received_;  // receive buffer → source
+  std::set<int> node_sums_;      // buffers of what the ranks of a node have added up
   std::set<int> replicated_;
   std::set<std::string> scalars_;
   std::map<std::pair<int, Stream>, int> arrived_;  // receive buffer → micro-batch

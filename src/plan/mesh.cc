@@ -86,6 +86,17 @@ int group_size(const Mesh& mesh, Group group) {
   return size;
 }
 
+int group_stride(const Mesh& mesh, Group group) {
+  const int stage = mesh.dp_replicate * copy_ranks(mesh);
+  if (group == Group::kEp) return 1;
+  if (group == Group::kExpertData) return mesh.ep;
+  if (group == Group::kTied) return (mesh.pp - 1) * stage;
+  if (has_axis(group, Group::kTp)) return 1;
+  if (has_axis(group, Group::kCp)) return mesh.tp;
+  if (has_axis(group, Group::kDpShard)) return mesh.cp * mesh.tp;
+  return has_axis(group, Group::kDpReplicate) ? copy_ranks(mesh) : stage;
+}
+
 int group_index(const Mesh& mesh, Group group, const Coordinates& at) {
   if (group == Group::kTied) return at.pp == 0 ? 0 : 1;
   if (is_expert_group(group)) {

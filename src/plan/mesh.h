@@ -52,6 +52,7 @@ Coordinates coordinates(const Mesh& mesh, int rank);
 int rank_of(const Mesh& mesh, const Coordinates& at);
 std::vector<int> group_members(const Mesh& mesh, Group group, int rank);  // ascending; contains rank
 int group_size(const Mesh& mesh, Group group);
+int group_stride(const Mesh& mesh, Group group);  // how far apart the ranks of its fastest axis lie; 1: next to each other
 int group_index(const Mesh& mesh, Group group, const Coordinates& at);  // place in group_members()
 
 // Ranks that see different tokens: other samples, or other parts of the same.

@@ -95,11 +95,12 @@ struct StrategyPlan {
   bool compile = false;
   Sharding sharding = Sharding::kZero3;
   bool reshard_after_forward = true;
-  int prefetch = 1;                // gathers in flight ahead of the unit that computes
-  int reductions_in_flight = 1;    // of gradients, beside the backward of units below
-  int virtual_stages = 1;          // of one pipeline rank
-  int hpz = 1;                     // ranks that share a second 16-bit copy of the parameters (ZeRO++); 1: there is none
-  bool sequence_parallel = false;  // with tp: norms and residuals are split over the sequence
+  int prefetch = 1;                     // gathers in flight ahead of the unit that computes
+  int reductions_in_flight = 1;         // of gradients, beside the backward of units below
+  bool hierarchical_reduction = false;  // gradients are reduced within each node first, then across nodes (node_reduction.h)
+  int virtual_stages = 1;               // of one pipeline rank
+  int hpz = 1;                          // ranks that share a second 16-bit copy of the parameters (ZeRO++); 1: there is none
+  bool sequence_parallel = false;       // with tp: norms and residuals are split over the sequence
   std::string cp_method = "ring";
   bool sync_each_batch = false;                // accelerate's: each micro-batch reduces its gradients, not the last of a step alone
   std::string auto_wrap_policy{kWrapsBlocks};  // what is a unit of FSDP's; kWrapsNothing: the whole model is one

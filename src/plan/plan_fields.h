@@ -72,6 +72,7 @@ void visit(V& v, StrategyPlan& s) {
   v("reshard_after_forward", s.reshard_after_forward);
   v("prefetch", s.prefetch);
   v("reductions_in_flight", s.reductions_in_flight, 1);
+  v("hierarchical_reduction", s.hierarchical_reduction, false);
   v("virtual_stages", s.virtual_stages);
   v("hpz", s.hpz);
   v("sequence_parallel", s.sequence_parallel);

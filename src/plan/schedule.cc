@@ -30,6 +30,11 @@ std::string_view name(BufferClass v) {
   return kNames[static_cast<int>(v)];
 }
 
+std::string_view name(Hop v) {
+  static constexpr std::string_view kNames[] = {"", "within nodes", "across nodes"};
+  return kNames[static_cast<int>(v)];
+}
+
 int variant_index(const Schedule& s, const Instruction& i) {
   return (is_reference(i) ? s.reference_variant : s.unit_variant)[static_cast<size_t>(i.unit)];
 }

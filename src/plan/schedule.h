@@ -63,6 +63,8 @@ enum class BufferClass {
   kWorkspace,
   kCheckpoint
 };
+// Of a reduction, and of the sums behind it: all at once, or the first or the second of two (node_reduction.h).
+enum class Hop : uint8_t { kOnly, kWithinNode, kAcrossNodes };
 enum class Place { kDevice, kHost, kHostPinned, kDisk };
 enum class BufferLifetime { kRun, kStep, kSpan };
 inline constexpr int kNumBufferClasses = 9;
@@ -71,9 +73,10 @@ std::string_view name(Phase v);
 std::string_view name(InstructionOp v);
 std::string_view name(Stream v);
 std::string_view name(BufferClass v);
+std::string_view name(Hop v);  // "", "within nodes", "across nodes"
 
 struct Buffer {
-  std::string name;  // "P3" gathered, "G3" gradient, "A3" gradient accumulator, "R3" received, "x3", "3/h1", "master", "loss", ...
+  std::string name;  // "P3" gathered, "G3" gradient, "A3" gradient accumulator, "R3" received, "N3" sums of a node, "x3", "3/h1", ...
   BufferClass buffer_class = BufferClass::kActivation;
   int64_t bytes = 0;
   Dtype dtype = Dtype::kF32;
@@ -149,6 +152,8 @@ struct Instruction {
   std::vector<int> waits;                   // events
   int signals = -1;                         // event, -1 = synchronous
   std::vector<int> allocates, uses, frees;  // buffers; allocates and frees are span and step buffers
+  Hop hop = Hop::kOnly;                     // of kReduceScatter and kAccumulate
+  int node_ranks = 0;                       // of two hops: members of the group that share a node
   bool accumulate = false;                  // kAccumulate: add to the target (false: set); kBackward: see gradient_fresh
   int first_step = -1, num_steps = 0;       // by expand()
   StageTensors stage;                       // of kForward and kBackward in a pipeline

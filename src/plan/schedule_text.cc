@@ -122,6 +122,7 @@ std::string format_instruction(const Schedule& s, int index) {
         fmt::format(" {} stage {} {}", i.op == InstructionOp::kSend ? "to" : "from", peer_stage(s, i.stream), format_bytes(i.bytes));
   else if (i.group != Group::kSelf)
     rest += fmt::format(" over {} {}", name(i.group), format_bytes(i.bytes));
+  if (i.hop != Hop::kOnly) rest += fmt::format(" {}", name(i.hop));
   for (const auto& [group, bytes] : exchanged_bytes(s, i)) rest += fmt::format(" over {} {}", name(group), format_bytes(bytes));
   if (i.accumulate) rest += " add";
   if (!i.waits.empty()) rest += fmt::format(" wait e{}", fmt::join(i.waits, ",e"));
@@ -155,6 +156,7 @@ std::string canonical_text(const Schedule& s) {
     add("i ", name(i.op), " u", i.unit, " ", i.program_variant, " ", i.model, " c", i.chunk, " m", i.micro_batch, " b", i.bucket);
     add(" ", name(i.group), " ", i.bytes, " ", digest_name(i.dtype), " ", name(i.stream), " w", i.waits, " s", i.signals, " a",
         i.allocates, " u", i.uses, " f", i.frees);
+    if (i.hop != Hop::kOnly) add(" hop ", name(i.hop), " of ", i.node_ranks);
     add(i.accumulate ? " true " : " false ", i.first_step, "+", i.num_steps, stage_text(i.stage), "\n");
   }
   for (const Buffer& b : s.buffers) {

@@ -60,10 +60,8 @@ class UnitCompiler : protected ScheduleWriter {
     after_backward(u, last);
     if (const int experts = s_.layout->expert_unit(u); experts >= 0) after_backward(experts, last);
   }
-  void finish_reductions(bool last) {  // all that are under way
-    while (!pending_.empty()) finish_reduce(last);
-  }
-  void finish_gradients(bool last);  // of a micro-batch
+  void finish_reductions(bool last);  // all that are under way
+  void finish_gradients(bool last);   // of a micro-batch
 
   // --- outside of micro-batches
 
@@ -117,7 +115,11 @@ class UnitCompiler : protected ScheduleWriter {
 
   struct PendingReduction {
     int unit = -1, full = -1, received = -1, event = -1;
+    Hop hop = Hop::kOnly;
   };
+  PendingReduction emit_reduction(int u, int from, Dtype dtype, Hop hop);
+  void finish_across_nodes(bool last);
+  void add_reduced(const PendingReduction& arrived, bool last);
 
   ParameterSource source_ = ParameterSource::kMaster;
   GradientPath split_path_ = GradientPath::kReduce;  // of units that ranks split
@@ -125,10 +127,11 @@ class UnitCompiler : protected ScheduleWriter {
   const bool on_host_;    // the optimizer is
   const bool from_host_;  // parameters are, too; without the optimizer, those that are frozen
   HostWriter host_{*this};
-  std::vector<int> staged_;                   // per unit: then the buffer of its gradient; -1: there is none now
-  std::vector<int> gathered_, gather_event_;  // per unit: live gathered buffer; event not yet waited for
-  std::vector<int> gradient_, accumulator_;   // per unit: live gradient buffers
-  std::deque<PendingReduction> pending_;      // under way, the oldest first
+  std::vector<int> staged_;                    // per unit: then the buffer of its gradient; -1: there is none now
+  std::vector<int> gathered_, gather_event_;   // per unit: live gathered buffer; event not yet waited for
+  std::vector<int> gradient_, accumulator_;    // per unit: live gradient buffers
+  std::deque<PendingReduction> pending_;       // under way, the oldest first
+  std::deque<PendingReduction> across_nodes_;  // the same, of second hops
   std::vector<int> replica_events_;
   std::array<std::vector<std::vector<int>>, kNumReaders> needs_;  // per reader and unit
   std::vector<std::vector<int>> gradient_buckets_;                // per unit

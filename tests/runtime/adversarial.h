@@ -278,7 +278,7 @@ class AdversarialCommunicator : public Communicator {
                    }
                  });
   }
-  std::unique_ptr<Work> exchange_pieces(Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
+  std::unique_ptr<Work> exchange_pieces(const char*, Group group, std::span<const RowPiece> sent, std::span<const RowPiece> received,
                                         int) override {
     pieces_.push_back({{sent.begin(), sent.end()}, {received.begin(), received.end()}});
     return issue("reductions", stream_of(group, Stream::kReduce), group, {0, &pieces_.back(), nullptr},

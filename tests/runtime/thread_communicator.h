@@ -61,7 +61,7 @@ class ThreadCommunicator : public Communicator {
   std::unique_ptr<Work> all_gather(Group, void*, int64_t) override { throw std::logic_error("control only"); }
   std::unique_ptr<Work> exchange(Group, const void*, void*, int64_t) override { throw std::logic_error("control only"); }
   std::unique_ptr<Work> all_to_all(Group, const void*, void*, int64_t) override { throw std::logic_error("control only"); }
-  std::unique_ptr<Work> exchange_pieces(Group, std::span<const RowPiece>, std::span<const RowPiece>, int) override {
+  std::unique_ptr<Work> exchange_pieces(const char*, Group, std::span<const RowPiece>, std::span<const RowPiece>, int) override {
     throw std::logic_error("control only");
   }
   std::unique_ptr<Work> shift(Group, const void*, void*, int64_t) override { throw std::logic_error("control only"); }

@@ -52,6 +52,7 @@ struct TinyOptions {
   bool packed = false;
   bool chunked_loss = false;
   int reductions_in_flight = 1;
+  int nodes = 1;  // more: gradients are reduced within each first
 };
 
 // A way to train a part of the model, or adapters beside it.
@@ -79,7 +80,9 @@ inline Plan tiny_plan(const TinyOptions& o) {
   p.mesh.ep = o.ep;
   p.strategy.virtual_stages = o.chunks;
   p.strategy.sequence_parallel = o.tp > 1;
-  p.hardware.gpus_per_node = p.mesh.world();
+  p.hardware.nodes = o.nodes;
+  p.hardware.gpus_per_node = p.mesh.world() / o.nodes;
+  p.strategy.hierarchical_reduction = o.nodes > 1;
   p.strategy.sharding = o.sharding;
   p.strategy.reshard_after_forward = o.reshard;
   p.strategy.reductions_in_flight = o.reductions_in_flight;

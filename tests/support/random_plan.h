@@ -29,6 +29,7 @@ struct PlanChoice {
   std::string optimizer = "adamw";
   bool optimizer_on_host = false, parameters_on_host = false, activations_on_host = false;
   int reductions_in_flight = 1;
+  int nodes = 1;              // that the ranks lie on, where it divides them: gradients are reduced within each first
   bool chunked_loss = false;  // where a micro-batch has tokens for it
 };
 
@@ -70,6 +71,8 @@ inline Plan make_test_plan(const Geometry& geometry, const PlanChoice& c, int64_
   p.strategy.reshard_after_forward = c.reshard;
   p.strategy.prefetch = c.prefetch;
   p.strategy.reductions_in_flight = c.reductions_in_flight;
+  if (p.mesh.world() % c.nodes == 0) p.hardware.nodes = c.nodes, p.hardware.gpus_per_node /= c.nodes;
+  p.strategy.hierarchical_reduction = p.hardware.nodes > 1;
   p.micro_batch = c.micro_batch;
   const int64_t rounds = c.chunks > 1 ? pipeline_rounds(c.pp, c.accumulation) : 1;
   p.gradient_accumulation = c.accumulation / rounds * rounds;
@@ -123,6 +126,7 @@ PlanChoice random_choice(Random& random) {
   c.reshard = c.sharding != Sharding::kZero3 || pick(0, 2) > 0;
   c.prefetch = pick(0, 3);
   c.reductions_in_flight = pick(1, 3);
+  c.nodes = pick(1, 3);
   c.tp = 1 << pick(0, 2);
   c.cp = pick(0, 1) ? 1 : pick(2, 4);
   if (c.cp > 1) c.dp_replicate = std::min(c.dp_replicate, 2), c.dp_shard = std::min(c.dp_shard, 3), c.tp = std::min(c.tp, 2);

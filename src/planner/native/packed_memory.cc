@@ -56,6 +56,8 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"G", "gradients"},
     {"A", "gradient accumulators"},
     {"R", "received gradients"},
+    {"N", "gradients summed over a node"},
+    {"S", "sums received of other nodes"},
     {"D", "gradients on their way to the host"},
     {"O", "matrices to be orthogonalised"},
     {"kept", "activations kept for backward"},

@@ -40,6 +40,7 @@ SimulationCache::StepKey step_key(const Plan& p, int stage) {
           p.strategy.reshard_after_forward,
           p.strategy.prefetch,
           p.strategy.reductions_in_flight,
+          p.strategy.hierarchical_reduction,
           p.mesh.dp_replicate,
           p.mesh.dp_shard,
           split_key(p),

@@ -22,7 +22,7 @@ struct SimulationCache {
   // Stages, chunks of each, which, and tokens of a micro-batch: what lives as long as the step is of a stage's list alone.
   using StageKey = std::tuple<int, int, int, int64_t>;
   // What a list depends on.
-  using StepKey = std::tuple<int, bool, int, int, int, int, SplitKey, int, int, int64_t, StageKey, int>;
+  using StepKey = std::tuple<int, bool, int, int, bool, int, int, SplitKey, int, int, int64_t, StageKey, int>;
   // Variant name, tokens of a rank's micro-batch.
   using UnitKey = std::tuple<std::string, SplitKey, int64_t>;
   std::map<UnitKey, UnitCost> by_variant;

@@ -7,6 +7,7 @@
 #include "plan/activation_writer.h"
 #include "plan/host_writer.h"
 #include "plan/layout_cache.h"
+#include "plan/node_reduction.h"
 #include "plan/optimizer.h"
 #include "plan/pipeline.h"
 #include "plan/pipeline_rules.h"
@@ -42,7 +43,8 @@ LeastTransfers least_transfers(const Plan& plan, const ParameterNumbers& all) {
       const auto micro_batches = static_cast<double>(plan.gradient_accumulation);
       const bool regathers = sharding == Sharding::kZero3 && plan.strategy.reshard_after_forward;
       out.gather_s += (regathers ? micro_batches : 1) * seconds(InstructionOp::kAllGather, shards, element);
-      out.reduce_s += (sharding == Sharding::kZero1 ? 1 : micro_batches) * seconds(InstructionOp::kReduceScatter, shards, element);
+      out.reduce_s +=
+          (sharding == Sharding::kZero1 ? 1 : micro_batches) * reduction_s(plan, shards, static_cast<double>(whole) / n, element);
     }
     out.reduce_s += seconds(InstructionOp::kAllReduce, replicas, 4.0 / n);
   };
@@ -53,15 +55,17 @@ LeastTransfers least_transfers(const Plan& plan, const ParameterNumbers& all) {
 
 // Of a unit's parameters, or of its experts where these lie apart: how a sharding holds them.
 struct PartHolding {
-  int64_t shards = 1;
-  bool has_copy = false, gathers = false;  // whole in the compute type: always; around each use
-  bool has_gradient = false;               // of its own in a backward: else it goes straight into a sum
-  bool adds_up = false;                    // zero1's sums of several micro-batches
+  int64_t shards = 1, chunks_received = 0;  // of a reduction, of two hops of the first
+  bool has_copy = false, gathers = false;   // whole in the compute type: always; around each use
+  bool has_gradient = false;                // of its own in a backward: else it goes straight into a sum
+  bool adds_up = false;                     // zero1's sums of several micro-batches
 };
 
 PartHolding holding_of(const Plan& plan, Group group) {
   PartHolding h;
   h.shards = group_size(plan.mesh, group);
+  const int64_t together = node_ranks(plan, group);
+  h.chunks_received = h.shards - (together > 0 ? h.shards / together : 1);
   const bool is_f32 = plan.precision.compute == Dtype::kF32, uses_master = is_f32 && h.shards == 1;
   h.gathers = plan.strategy.sharding == Sharding::kZero3 && !uses_master;
   h.has_copy = plan.strategy.sharding != Sharding::kZero3 && !uses_master;
@@ -128,7 +132,7 @@ class KeptBound {
   int64_t expert_born(int u) const { return experts_.has_gradient ? element_ * experts(u, u) : 0; }
   // The gradient that is reduced beside the next backward, and what has come of others'.
   int64_t under_way(int u) const {
-    const auto bytes = [&](int64_t numel, const PartHolding& h) { return element_ * (numel + numel / h.shards * (h.shards - 1)); };
+    const auto bytes = [&](int64_t numel, const PartHolding& h) { return element_ * (numel + numel / h.shards * h.chunks_received); };
     const bool own_goes = own_.shards > 1 && !own_.adds_up, experts_go = experts_.shards > 1 && !experts_.adds_up;
     if (experts_go && experts(u, u) > 0) return bytes(experts(u, u), experts_);
     return own_goes ? bytes(own(u, u), own_) : 0;

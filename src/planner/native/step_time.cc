@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "model/flops.h"
 #include "plan/native_program.h"
+#include "plan/node_reduction.h"
 #include "plan/optimizer.h"
 #include "plan/update_layout.h"
 #include "planner/native/step_clock.h"
@@ -25,25 +26,22 @@ constexpr double kCollectiveBase = 8.4e-6;  // of a transfer between CPU ranks
 
 bool on_gpu(const Plan& plan) { return plan.hardware.accelerator == Accelerator::kCuda; }
 
+Fabric fabric_of(const HardwarePlan& h) {
+  Fabric fabric;
+  fabric.link_bytes_per_s = h.link_bytes_per_s;
+  fabric.nic_bytes_per_s = h.network_bytes_per_s;
+  fabric.domain = h.gpus_per_node;
+  return fabric;
+}
+
 // How many nodes a group spans, and how many of its ranks share one.
 struct NodeSpan {
   int nodes = 1, per_node = 1;
 };
 
 NodeSpan span_of(const Plan& plan, Group group) {
-  const int n = group_size(plan.mesh, group), per_node = plan.hardware.gpus_per_node;
-  // How far apart its ranks are: tp ranks lie next to each other, then those of cp.
-  const Mesh& m = plan.mesh;
-  const int stage = m.dp_replicate * m.dp_shard * m.cp * m.tp;
-  const int stride = group == Group::kEp                ? 1
-                     : group == Group::kExpertData      ? m.ep
-                     : group == Group::kPp              ? stage
-                     : group == Group::kTied            ? (m.pp - 1) * stage
-                     : has_axis(group, Group::kTp)      ? 1
-                     : has_axis(group, Group::kCp)      ? m.tp
-                     : has_axis(group, Group::kDpShard) ? m.cp * m.tp
-                                                        : m.dp_shard * m.cp * m.tp;
-  const int together = std::clamp(per_node / std::max(stride, 1), 1, n);
+  const int n = group_size(plan.mesh, group);
+  const int together = std::clamp(plan.hardware.gpus_per_node / std::max(group_stride(plan.mesh, group), 1), 1, n);
   return {(n + together - 1) / together, together};
 }
 
@@ -103,13 +101,14 @@ double duration(const Plan& plan, const Schedule& s, const Instruction& i) {
       const auto bytes = static_cast<double>(i.bytes);
       return on_gpu(plan) ? kCopyBase_s + bytes / plan.host.copy_bytes_per_s : stream_s(h, 2 * bytes);
     }
-    case InstructionOp::kAllGather:
     case InstructionOp::kReduceScatter:
+      return i.hop == Hop::kOnly ? collective_s(plan, i.op, i.group, i.bytes) : hop_s(plan, i.group, i.hop, i.node_ranks, i.bytes);
+    case InstructionOp::kAllGather:
     case InstructionOp::kAllReduce: return collective_s(plan, i.op, i.group, i.bytes);
     case InstructionOp::kCast: return stream_s(h, shard(i.unit) * (i.dtype == Dtype::kInt8 ? 2 : 4 + element));
     case InstructionOp::kAccumulate: {
       const double ranks = s.layout->units[static_cast<size_t>(i.unit)].shard_ranks;
-      return stream_s(h, shard(i.unit) * (ranks * element + 8));
+      return sums_s(plan, i.hop, shard(i.unit), ranks, i.node_ranks, element);
     }
     case InstructionOp::kGradNorm: return stream_s(h, shard(-1) * 4);
     case InstructionOp::kOptimizerStep: {
@@ -214,6 +213,37 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   return list;
 }
 
+double hop_s(const Plan& plan, Group group, Hop hop, int node_ranks, int64_t bytes) {
+  const HardwarePlan& h = plan.hardware;
+  const bool is_within = hop == Hop::kWithinNode;
+  const int n = is_within ? node_ranks : group_size(plan.mesh, group) / node_ranks;
+  if (on_gpu(plan)) return all_to_all_s(fabric_of(h), {n, is_within ? n : 1}, static_cast<double>(bytes));
+  const double bus = is_within ? h.link_bytes_per_s : h.network_bytes_per_s;
+  const double latency = is_within ? h.link_latency_s : h.network_latency_s;
+  return kCollectiveBase + (n - 1) * latency + static_cast<double>(bytes) * (n - 1) / n / bus;
+}
+
+double sums_s(const Plan& plan, Hop hop, double chunk, double ranks, int node_ranks, double element) {
+  switch (hop) {
+    case Hop::kOnly: return stream_s(plan.hardware, chunk * (ranks * element + 8));
+    case Hop::kWithinNode: return stream_s(plan.hardware, chunk * (ranks * element + ranks / node_ranks * 4));
+    case Hop::kAcrossNodes: return stream_s(plan.hardware, chunk * (ranks / node_ranks * 4 + 8));
+  }
+  return 0;
+}
+
+double first_hop_s(const Plan& plan, Group group, double chunk, double element) {
+  const int together = node_ranks(plan, group);
+  return hop_s(plan, group, Hop::kWithinNode, together, static_cast<int64_t>(chunk * group_size(plan.mesh, group) * element));
+}
+
+double reduction_s(const Plan& plan, Group group, double chunk, double element) {
+  const int n = group_size(plan.mesh, group), together = node_ranks(plan, group);
+  if (together == 0) return collective_s(plan, InstructionOp::kReduceScatter, group, static_cast<int64_t>(chunk * n * element));
+  return first_hop_s(plan, group, chunk, element) +
+         hop_s(plan, group, Hop::kAcrossNodes, together, static_cast<int64_t>(chunk * (n / together) * 4));
+}
+
 double straggling(const Plan& plan) { return 1 + plan.hardware.rates.straggler * std::log2(static_cast<double>(plan.mesh.world())); }
 
 double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t bytes) {
@@ -223,11 +253,10 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
   const NodeSpan span = span_of(plan, group);
   const auto message = static_cast<double>(bytes);
   if (on_gpu(plan)) {  // NCCL
-    Fabric fabric;
-    fabric.link_bytes_per_s = h.link_bytes_per_s;
-    fabric.nic_bytes_per_s = h.network_bytes_per_s;
-    fabric.domain = h.gpus_per_node;
+    const Fabric fabric = fabric_of(h);
     const GroupSpan ranks{n, span.per_node};
+    // Chunks go straight to whom they belong, and the receiver adds them up: no ring takes them over the network once for a node.
+    if (op == InstructionOp::kReduceScatter && span.nodes > 1) return all_to_all_s(fabric, ranks, message);
     return op == InstructionOp::kAllReduce ? all_reduce_s(fabric, ranks, message) : all_gather_s(fabric, ranks, message);
   }
   const int rounds = op == InstructionOp::kAllReduce ? 2 : 1;
@@ -236,7 +265,10 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
                      : span.per_node == 1 ? h.network_bytes_per_s
                                           : std::min(h.link_bytes_per_s, h.network_bytes_per_s * span.per_node);
   const double hops_between = span.nodes == 1 ? 0 : span.nodes - 1, hops_inside = n - 1 - hops_between;
+  const double bytes_between = op == InstructionOp::kReduceScatter && span.nodes > 1 ? message * (n - span.per_node) / n : 0;
   const double latency = kCollectiveBase + rounds * (hops_inside * h.link_latency_s + hops_between * h.network_latency_s);
+  if (bytes_between > 0)  // chunks go straight to whom they belong, inside and outside at once
+    return latency + std::max(bytes_between / h.network_bytes_per_s, message * (span.per_node - 1) / n / h.link_bytes_per_s);
   return latency + rounds * message * (n - 1) / n / bus;
 }
 

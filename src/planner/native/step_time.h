@@ -44,6 +44,15 @@ double straggling(const Plan& plan);  // the slowest of many ranks sets the pace
 // One collective over `group` that moves `bytes` (the full message of a gather or reduction).
 double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t bytes);
 
+// The first or the second hop of a reduction (plan/node_reduction.h).
+double hop_s(const Plan& plan, Group group, Hop hop, int node_ranks, int64_t bytes);
+// What arrives for a chunk of so many elements is added up; `ranks` share its unit.
+double sums_s(const Plan& plan, Hop hop, double chunk, double ranks, int node_ranks, double element_bytes);
+// The first of two hops of a reduction of chunks of so many elements, one for each rank of the group.
+double first_hop_s(const Plan& plan, Group group, double chunk, double element_bytes);
+// Transfers of a reduction, in one hop or two: of chunks of so many elements, one for each rank of the group.
+double reduction_s(const Plan& plan, Group group, double chunk, double element_bytes);
+
 // Rates of a step that takes so long without stragglers; nothing of its instructions.
 TimePlan time_plan(const Plan& plan, const StepList& list, double busy_s);
 

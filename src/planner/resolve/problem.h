@@ -2,6 +2,7 @@
 // (base), what may be chosen (the pins), and what the trainer that runs it has (trainer).
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,8 @@ struct Problem {
   int recompute_every_k = 0;
   bool may_chunk_loss = false;  // where nothing fits with all logits at once (chunked_loss.h)
   int dp_shard = 0, dp_replicate = 0;
-  bool hybrid = false;  // HYBRID_SHARD: dp_shard = GPUs per node, dp_replicate = nodes
+  std::optional<bool> hierarchical_reduction;  // of the bundled trainer; none: where two hops send less
+  bool hybrid = false;                         // HYBRID_SHARD: dp_shard = GPUs per node, dp_replicate = nodes
   int tp = 0, pp = 0, cp = 0, ep = 0, virtual_stages = 0, hpz = 0;
   std::vector<CpMethod> cp_methods;  // to try where cp > 1
   bool sequence_parallel = true;     // with tp

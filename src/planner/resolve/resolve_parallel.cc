@@ -54,6 +54,9 @@ void take_in_flight(Resolving& r) {
   for (const auto& [path, field] : {std::pair{"parallel.prefetch", &StrategyPlan::prefetch},
                                     std::pair{"parallel.reductions_in_flight", &StrategyPlan::reductions_in_flight}})
     if (const auto given = r.spec.integer(path); given.has_value() && !r.refuse_elsewhere(path)) s.*field = static_cast<int>(*given);
+  constexpr std::string_view kHops = "parallel.hierarchical_reduction";
+  if (const auto given = r.spec.boolean(kHops); given.has_value() && !r.refuse_elsewhere(kHops))
+    r.problem.hierarchical_reduction = given;
 }
 
 void check_mesh(Resolving& r) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "plan/native_program.h"
+#include "plan/node_reduction.h"
 
 namespace distsetup {
 
@@ -19,6 +20,7 @@ void apply(const Problem& problem, const Choice& c, Plan& plan) {
   StrategyPlan& s = plan.strategy;
   s.sharding = c.sharding;
   s.reshard_after_forward = c.sharding != Sharding::kZero3 || c.reshard_after_forward;
+  if (is_native(plan)) s.hierarchical_reduction = problem.hierarchical_reduction.value_or(two_hops_send_less(plan));
   s.virtual_stages = c.virtual_stages;
   s.hpz = c.hpz;
   s.sequence_parallel = c.tp > 1 && problem.sequence_parallel;

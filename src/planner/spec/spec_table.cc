@@ -276,6 +276,11 @@ std::vector<SpecKey> make_keys() {
              "zero3: parameters gathered ahead of the unit that computes (bundled trainer)"),
       number(Type::kInt, "parallel.reductions_in_flight", {{"reductions-in-flight", ""}}, "1", "units", {1, kMostInFlight},
              "gradients under way at once while units below run backward (bundled trainer)"),
+      typed(
+          Type::kBool,
+          text_key("parallel.hierarchical_reduction", {{"hierarchical-reduction", "true"}, {"no-hierarchical-reduction", "false"}}, "",
+                   "gradients: reduced within each node first, then across nodes (bundled trainer; usual where it sends "
+                   "less over the network)")),
       searched(number(Type::kInt, "parallel.dp_replicate", {{"dp-replicate", ""}, {"dp-replicate-size", ""}}, "", "ranks", {1, 1e7},
                       "copies of the shard group")),
       searched(number(Type::kInt, "parallel.dp_shard", {{"dp-shard", ""}, {"dp-shard-size", ""}}, "", "ranks", {1, 1e7},
