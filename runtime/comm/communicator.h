@@ -79,6 +79,11 @@ class Communicator {
   // a flow is the n-th that the other receives in it.
   virtual std::unique_ptr<Work> send(Flow flow, int stage, const void* data, int64_t num_bytes) = 0;
   virtual std::unique_ptr<Work> receive(Flow flow, int stage, void* data, int64_t num_bytes) = 0;
+  // Between the two the device records (Device::begin_recording): what is issued has not happened when the recording ends. It happens
+  // with each replay, after which replayed() is called.
+  virtual void begin_recording() {}
+  virtual void end_recording() {}
+  virtual void replayed() {}
   // Throws CommunicationError when an operation has failed since it was issued. Backends whose Work::wait() tells everything do
   // nothing.
   virtual void check() {}

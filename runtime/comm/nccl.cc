@@ -50,6 +50,7 @@ struct NcclChannel {         // one NCCL communicator and what is under way on i
     Clock::time_point issued;
   };
   std::deque<NcclOperation> pending;
+  bool is_recorded = false;  // replays have operations of it
 };
 
 class NcclCommunicator : public Communicator {
@@ -141,6 +142,16 @@ class NcclCommunicator : public Communicator {
     return issue_on("Recv", by_flow_[size_t(flow)].receive, [&](NcclChannel& c, nccl::CudaStream stream) {
       return api_.receive(data, size_t(num_bytes), nccl::kUint8, 1 - c.index, c.comm, stream);
     });
+  }
+
+  void begin_recording() override { is_recording_ = true; }
+  void end_recording() override { is_recording_ = false; }
+  // What a replay does on any communicator is done when the compute stream has come past it.
+  void replayed() override {
+    const std::function<bool()> done = device_.mark(Stream::kCompute);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& [key, channel] : channels_)
+      if (channel.is_recorded) channel.pending.push_back({"a recorded micro-batch", done, Clock::now()});
   }
 
   void check() override {
@@ -307,7 +318,10 @@ class NcclCommunicator : public Communicator {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (result != nccl::kSuccess && result != nccl::kInProgress && !failure_) fail(channel, op, api_.get_error_string(result));
     if (failure_) throw CommunicationError(failure_->peer, failure_->what);
-    channel.pending.push_back({op, device_.mark(channel.stream), Clock::now()});
+    if (is_recording_)
+      channel.is_recorded = true;
+    else
+      channel.pending.push_back({op, device_.mark(channel.stream), Clock::now()});
     return std::make_unique<IssuedWork>(this);
   }
 
@@ -369,6 +383,7 @@ class NcclCommunicator : public Communicator {
   };
   std::array<FlowChannels, 2> by_flow_;
   std::vector<std::string> order_;
+  bool is_recording_ = false;
   std::mutex mutex_;  // failure_, stopping_, pending
   std::condition_variable wake_;
   bool stopping_ = false;

@@ -15,6 +15,9 @@ class PassingCommunicator : public Communicator {
   int world() const override { return inner_.world(); }
   int size(Group group) const override { return inner_.size(group); }
   int index(Group group) const override { return inner_.index(group); }
+  void begin_recording() override { inner_.begin_recording(); }
+  void end_recording() override { inner_.end_recording(); }
+  void replayed() override { inner_.replayed(); }
   void check() override { inner_.check(); }
   void store_set(const std::string& name, const std::string& value) override { inner_.store_set(name, value); }
   std::string store_get(const std::string& name) override { return inner_.store_get(name); }

@@ -3,6 +3,7 @@
 // Compiled, linked and loaded without a driver by tests/integration/cuda_plugin_all.sh, run on a GPU by scripts/test --gpu.
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContextLight.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -12,7 +13,10 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <set>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -122,6 +126,12 @@ class EventPool {
   std::vector<cudaEvent_t> free_;
 };
 
+class CudaRecording : public Recording {
+ public:
+  mutable at::cuda::CUDAGraph graph;  // libtorch replays it without changing it, but does not say so
+  std::set<int> events;               // that are recorded in it
+};
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index)
@@ -165,6 +175,7 @@ class CudaDevice : public Device {
     check_cuda(cudaMemcpyAsync(to, from, size_t(num_bytes), cudaMemcpyDefault, handle(stream)), "copy");
   }
   void wait_on_host(int event) override {
+    CHECK(!recorded_events_.contains(event), "the host waits for event {} of a recording", event);
     const auto found = signals_.find(event);
     CHECK(found != signals_.end(), "event {} was never recorded", event);
     check_cuda(cudaEventSynchronize(found->second), "event");
@@ -188,8 +199,11 @@ class CudaDevice : public Device {
     auto [found, is_new] = signals_.try_emplace(event, nullptr);
     if (is_new) found->second = ordering_.take();
     check_cuda(cudaEventRecord(found->second, handle(stream)), "event");
+    recorded_events_.erase(event);
+    if (recording_ != nullptr) recording_->events.insert(event);
   }
   void wait(Stream stream, int event) override {
+    if (recording_ != nullptr ? !recording_->events.contains(event) : recorded_events_.contains(event)) return;  // of the other side
     const auto found = signals_.find(event);
     CHECK(found != signals_.end(), "event {} was never recorded", event);
     check_cuda(cudaStreamWaitEvent(handle(stream), found->second, 0), "event");
@@ -201,6 +215,23 @@ class CudaDevice : public Device {
     ordering_.give_back(event);  // a wait refers to what was recorded when it was issued
   }
   void synchronize() override { check_cuda(cudaDeviceSynchronize(), "synchronize"); }
+
+  // A CUDA graph, never run so far. What libtorch allocates meanwhile comes from a pool of the recordings' own. The other threads of
+  // this process, NCCL's watchdog among them, go on asking for events.
+  bool can_record() const override { return true; }
+  void begin_recording() override {
+    CHECK(recording_ == nullptr, "a recording inside a recording");
+    if (!recordings_pool_) recordings_pool_ = at::cuda::graph_pool_handle();
+    recording_ = std::make_shared<CudaRecording>();
+    recording_->graph.capture_begin(*recordings_pool_, cudaStreamCaptureModeThreadLocal);
+  }
+  std::shared_ptr<const Recording> end_recording() override {
+    CHECK(recording_ != nullptr, "the end of a recording that has not begun");
+    recording_->graph.capture_end();
+    recorded_events_.insert(recording_->events.begin(), recording_->events.end());
+    return std::exchange(recording_, nullptr);
+  }
+  void replay(const Recording& recording) override { dynamic_cast<const CudaRecording&>(recording).graph.replay(); }
 
   void make_current() override { check_cuda(cudaSetDevice(index_), "set device"); }
   void* native_stream(Stream stream) override { return handle(stream); }
@@ -257,6 +288,9 @@ class CudaDevice : public Device {
   EventPool ordering_{cudaEventDisableTiming}, timing_{cudaEventDefault};
   std::map<int, cudaEvent_t> signals_;
   std::vector<Timer> timers_;
+  std::shared_ptr<CudaRecording> recording_;  // under way
+  std::set<int> recorded_events_;             // that were recorded last in a recording, and not on a stream
+  std::optional<at::cuda::MempoolId_t> recordings_pool_;
 };
 
 std::unique_ptr<Device> make_device(int index) {

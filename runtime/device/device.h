@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "plan/schedule.h"
@@ -24,6 +25,12 @@ class DeviceMemory {
 };
 
 class Kernels;  // runtime/engine/ops.h
+
+// Work that was put on the streams of a device, to be done again and again.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
 
 class Device {
  public:
@@ -55,6 +62,15 @@ class Device {
   // What is put on `later` from now on starts after everything that is on `earlier` by now.
   virtual void follow(Stream later, Stream earlier) = 0;
   virtual void synchronize() = 0;
+
+  // Between the two, what is put on streams is kept instead of done: with the addresses and numbers of these calls, and the order that
+  // events and follow() say. Nothing may be copied between host and device by copy_to_device() or copy_to_host(), and no timer
+  // started. It begins and ends on the compute stream: every other stream that has a part follows that one before, and the compute
+  // stream follows it at the end. A wait for an event that was recorded outside means nothing inside, and the other way round.
+  virtual bool can_record() const { return false; }
+  virtual void begin_recording() { throw std::logic_error("a device that cannot record"); }
+  virtual std::shared_ptr<const Recording> end_recording() { throw std::logic_error("a device that cannot record"); }
+  virtual void replay(const Recording&) { throw std::logic_error("a device that cannot record"); }  // on the compute stream
 
   // Library calls of this thread go to this device.
   virtual void make_current() {}

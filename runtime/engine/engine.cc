@@ -81,6 +81,7 @@ StepStats Engine::step(const StepInput& input) {
   s.execute(s.lists.at(Phase::kStep), [&](int64_t m) { s.feed(tokens, m); });
   if (s.is_metering()) --s.meter.steps_left;
   ++s.steps_done;
+  ++s.steps_here;
   s.stats.seconds = now_s() - begin_s;
   return std::move(s.stats);
 }

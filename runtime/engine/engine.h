@@ -60,6 +60,7 @@ struct OpSeconds {
   double seconds = 0;
   int64_t count = 0;
 };
+inline constexpr std::string_view kReplay = "Replay";
 struct StepStats {
   double loss = 0;                              // mean over the global batch's trained tokens, or pairs; the same on every rank
   std::optional<PreferenceNumbers> preference;  // of pairs; the same on every rank
@@ -73,6 +74,7 @@ struct StepStats {
   // By name of the instruction: "Forward", "AllGather", ... Time blocked on a collective counts for the collective; what programs
   // exchange on their way (tensor parallelism) counts for the program. On a device with
   // streams: the time on the instruction's stream, overlapped or not; wait_s then is the host's, not the streams'.
+  // Instructions that are replayed together (plan/recorded_step.h) have one entry, kReplay.
   std::map<std::string, OpSeconds> by_instruction;
   std::vector<StepAllocation> allocations;  // in metered steps
   StepTrack profile;                        // of a profiled step

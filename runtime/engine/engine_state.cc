@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <tuple>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "plan/expand.h"
+#include "plan/recorded_step.h"
 #include "plan/router_balance.h"
 #include "plan/update_layout.h"
 #include "runtime/device/cpu_device.h"
@@ -82,11 +84,17 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
   events.clear();
   events.resize(size_t(list.schedule.num_events));
   std::map<std::tuple<InstructionOp, int, bool>, int64_t> fed;  // micro-batches, by who reads them
+  const auto feed_for = [&](const Instruction& i) {
+    if (reads_tokens(list.schedule, i)) feed(fed[{i.op, i.unit, is_reference(i)}]++);
+  };
   for (const Segment& segment : list.schedule.segments) {
+    const int recorded = records(list) ? recorded_end(list.schedule, segment) : segment.first_instruction;
     for (int64_t r = 0; r < segment.repeat; ++r) {
-      for (int i = segment.first_instruction; i < segment.first_instruction + segment.num_instructions; ++i) {
-        const Instruction& instruction = list.schedule.instructions[size_t(i)];
-        if (reads_tokens(list.schedule, instruction)) feed(fed[{instruction.op, instruction.unit, is_reference(instruction)}]++);
+      int i = segment.first_instruction;
+      for (; i < recorded; ++i) feed_for(list.schedule.instructions[size_t(i)]);
+      if (recorded > segment.first_instruction) replay(list, segment.first_instruction, recorded);
+      for (; i < segment.first_instruction + segment.num_instructions; ++i) {
+        feed_for(list.schedule.instructions[size_t(i)]);
         run_instruction(list, i, r);
       }
     }
@@ -96,11 +104,51 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
   if (options.progress != nullptr) options.progress->list.store(nullptr, std::memory_order_relaxed);
 }
 
+// Of steps that are looked into each instruction has to run by itself; and the first ones make libraries take what they need.
+bool Engine::State::records(const BoundList& list) const {
+  constexpr int64_t kPlainSteps = 2;
+  return plan.train.cuda_graphs && device.can_record() && list.schedule.phase == Phase::kStep && steps_here >= kPlainSteps &&
+         !is_metering() && !profile && !options.watch;
+}
+
+// Instructions first to end - 1, as they were recorded when they ran here first. All streams meet before and after: events of the one
+// side mean nothing on the other.
+void Engine::State::replay(BoundList& list, int first, int end) {
+  const auto instruction = [&](int i) -> const Instruction& { return list.schedule.instructions[size_t(i)]; };
+  std::set<Stream> beside;
+  for (int i = first; i < end; ++i)
+    if (instruction(i).stream != Stream::kCompute) beside.insert(instruction(i).stream);
+  if (options.progress != nullptr) options.progress->at(first);
+  std::shared_ptr<const Recording>& recording = recordings[first];
+  if (recording == nullptr) {
+    const StepStats so_far = stats;
+    is_recording = true;
+    device.begin_recording();
+    communicator.begin_recording();
+    for (int i = first; i < end; ++i) run_instruction(list, i, 0);
+    for (const Stream stream : beside) device.follow(Stream::kCompute, stream);
+    communicator.end_recording();
+    recording = device.end_recording();
+    is_recording = false;
+    stats = so_far;
+  }
+  for (const Stream stream : beside) device.follow(Stream::kCompute, stream);
+  const int timer = device.start_timer(Stream::kCompute);
+  device.replay(*recording);
+  device.stop_timer(Stream::kCompute, timer);
+  for (const Stream stream : beside) device.follow(stream, Stream::kCompute);
+  communicator.replayed();
+  for (int i = first; i < end; ++i)
+    if (instruction(i).signals >= 0) events[size_t(instruction(i).signals)] = {nullptr, &instruction(i), -1};
+  if (timer >= 0) timers.push_back({kReplay, timer});
+  ++stats.by_instruction[std::string(kReplay)].count;
+}
+
 void Engine::State::collect_times() {
   if (profile) stats.profile = std::exchange(profile, nullptr)->finish();
   if (timers.empty()) return;
   device.synchronize();
-  for (const auto& [op, timer] : timers) stats.by_instruction[std::string(name(op))].seconds += device.timer_s(timer);
+  for (const auto& [op, timer] : timers) stats.by_instruction[std::string(op)].seconds += device.timer_s(timer);
   timers.clear();
   device.forget_timers();
 }
@@ -117,9 +165,10 @@ void Engine::State::run_instruction(BoundList& list, int index, int64_t repetiti
   // A collective starts after everything before it in the list; what comes later may overtake it until an instruction waits for it.
   if (i.stream != Stream::kCompute && !is_host) device.follow(i.stream, Stream::kCompute);
   const double begin_s = now_s();
-  const int timer = is_host ? -1 : device.start_timer(i.stream);
+  const bool is_timed = !is_host && !is_recording;
+  const int timer = is_timed ? device.start_timer(i.stream) : -1;
   std::unique_ptr<Work> work = start(list, i);
-  if (!is_host) device.stop_timer(i.stream, timer);
+  if (is_timed) device.stop_timer(i.stream, timer);
   if (i.signals >= 0) {
     device.record(i.stream, i.signals);
     CHECK(events[size_t(i.signals)].work == nullptr, "event {} is signalled again before it was waited for", i.signals);
@@ -133,7 +182,7 @@ void Engine::State::run_instruction(BoundList& list, int index, int64_t repetiti
   }
   OpSeconds& total = stats.by_instruction[std::string(name(i.op))];
   if (timer >= 0)
-    timers.push_back({i.op, timer});
+    timers.push_back({name(i.op), timer});
   else
     total.seconds += now_s() - begin_s;
   ++total.count;

@@ -55,6 +55,8 @@ struct Engine::State {
     communicator.check();  // on a device with streams a collective may have failed since it was issued
     return value;
   }
+  bool records(const BoundList& list) const;
+  void replay(BoundList& list, int first, int end);
   void collect_times();
   std::span<float> shard(const char* name) const { return {static_cast<float*>(memory->run(name)), size_t(layout().shard_numel)}; }
   const Layout& layout() const { return *list(Phase::kStep).schedule.layout; }
@@ -76,6 +78,9 @@ struct Engine::State {
   std::unique_ptr<Device> host;                          // where the optimizer is the host's: what it computes with
   std::map<int, std::unique_ptr<Optimizer>> optimizers;  // by unit; -1: of all
   int64_t steps_done = 0, steps_skipped = 0;
+  int64_t steps_here = 0;                                      // since the engine was made
+  std::map<int, std::shared_ptr<const Recording>> recordings;  // of the step's list, by their first instruction
+  bool is_recording = false;
 
   // Of the list that runs.
   struct StartedWork {
@@ -85,10 +90,10 @@ struct Engine::State {
   };
   std::vector<StartedWork> events;
   StepStats stats;
-  bool is_decided = false;                   // whether the optimizer's step is taken
-  std::optional<LossScaleState> loss_scale;  // with fp16
-  std::vector<std::pair<InstructionOp, int>> timers;
-  std::unique_ptr<Profile> profile;  // of a step that is profiled
+  bool is_decided = false;                               // whether the optimizer's step is taken
+  std::optional<LossScaleState> loss_scale;              // with fp16
+  std::vector<std::pair<std::string_view, int>> timers;  // of instructions, by name, and of replays
+  std::unique_ptr<Profile> profile;                      // of a step that is profiled
   double rate = 0;
   std::vector<int64_t> own_tokens;  // of a micro-batch, where ranks share sequences
   std::vector<int64_t> documents;   // OpContext::documents

@@ -109,9 +109,11 @@ std::vector<Comparison> compare(const Plan& plan, const MemoryReport& memory, co
   }
   if (time.num_steps == 0) return rows;
   std::map<std::string, double> predicted;
+  const bool is_replayed = time.by_instruction_s.contains(std::string(kReplay));  // then instructions have no times of their own
   for (const InstructionTime& instruction : plan.time.by_instruction) predicted[instruction.op] += instruction.seconds;
   for (const auto& entry : time.by_instruction_s) predicted.try_emplace(entry.first, 0);
   for (const auto& [op, seconds] : predicted) {
+    if (is_replayed) break;
     const auto measured = time.by_instruction_s.find(op);
     rows.push_back({op, Quantity::kSeconds, seconds, measured == time.by_instruction_s.end() ? 0 : measured->second});
   }

@@ -17,6 +17,7 @@
 #include "plan/pipeline_rules.h"
 #include "plan/plan_fields.h"
 #include "plan/preference_loss.h"
+#include "plan/recorded_step.h"
 
 namespace distsetup {
 
@@ -120,6 +121,9 @@ Diagnostics check_bundled(const Plan& p) {
   require(longest.tokens == 0 || p.train.sequence_length <= longest.tokens, code::kOutOfRange,
           fmt::format("the sequence length is {}, too long for model '{}': {}", p.train.sequence_length, p.model.name, longest.why),
           fmt::format("--sequence-length {}", longest.tokens));
+  const std::string not_recorded = p.train.cuda_graphs ? recording_problem(p) : "";
+  require(not_recorded.empty(), code::kUnsupportedFeature, fmt::format("CUDA graphs cannot hold this plan's steps: {}", not_recorded),
+          "leave --cuda-graphs out");
   const std::string not_chunked = chunked_loss_problem(p);
   require(not_chunked.empty(), code::kUnsupportedFeature, not_chunked, "--loss-head eager");
   append(out, check_expert_parallel(p));

@@ -201,6 +201,7 @@ struct TrainPlan {
   int64_t patience = 0;        // a run ends after so many evaluations without a smaller held-out loss; 0: it never does
   int64_t seed = 0;
   bool deterministic = false;  // on GPUs: the same bits in every run, for slower attention; on CPUs it is always so
+  bool cuda_graphs = false;    // micro-batches are recorded once and replayed (recorded_step.h)
   bool operator==(const TrainPlan&) const = default;
 };
 

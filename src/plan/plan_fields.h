@@ -166,6 +166,7 @@ void visit(V& v, TrainPlan& t) {
   v("patience", t.patience);
   v("seed", t.seed);
   v("deterministic", t.deterministic);
+  v("cuda_graphs", t.cuda_graphs, false);
 }
 template <class V>
 void visit(V& v, DataFile& f) {

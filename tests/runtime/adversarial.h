@@ -14,9 +14,11 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -33,18 +35,31 @@ class LateStreams {
 
   explicit LateStreams(uint64_t seed) : random_(seed) {}
 
+  // Between the two calls what is put on queues is kept. It is called again to be put on them: with new events and new meetings.
+  using Kept = std::vector<std::function<void()>>;
+  void begin_keeping() { kept_ = std::make_shared<Kept>(); }
+  std::shared_ptr<Kept> end_keeping() { return std::exchange(kept_, nullptr); }
+  bool keeps() const { return kept_ != nullptr; }
+  bool keep(std::function<void()> again) {
+    if (kept_ != nullptr) kept_->push_back(std::move(again));
+    return kept_ != nullptr;
+  }
+
   void put(Stream stream, Item item) {
+    if (kept_ != nullptr) throw std::logic_error("something that cannot be recorded");
     queue(stream).push_back(std::move(item));
     // Now and then something is done early: otherwise each run would be the latest order only.
     if (random_() % 4 == 0) advance();
   }
   void put_action(Stream stream, std::function<void()> action) {
+    if (keep([this, stream, action] { put_action(stream, action); })) return;
     put(stream, [action = std::move(action)] {
       action();
       return true;
     });
   }
   void finish(Stream stream) {
+    if (kept_ != nullptr) throw std::logic_error("the host waits for what is recorded");
     work_until([&] { return queue(stream).empty(); });
   }
   void finish(const std::shared_ptr<bool>& event) {
@@ -79,6 +94,7 @@ class LateStreams {
   }
 
   std::mt19937_64 random_;
+  std::shared_ptr<Kept> kept_;
   std::array<std::deque<Item>, kNumStreams> queues_;
 };
 
@@ -176,6 +192,7 @@ class AdversarialDevice : public Device {
     streams_.put_action(Stream::kCompute, [=, this] { cpu_->fill(data, byte, num_bytes); });
   }
   void copy_to_device(void* device, const void* host, int64_t num_bytes) override {
+    if (streams_.keeps()) throw std::logic_error("numbers of the host in a recording");
     const auto* begin = static_cast<const char*>(host);
     auto bytes = std::make_shared<std::vector<char>>(begin, begin + num_bytes);
     streams_.put_action(Stream::kCompute, [=] { std::copy(bytes->begin(), bytes->end(), static_cast<char*>(device)); });
@@ -185,24 +202,58 @@ class AdversarialDevice : public Device {
     cpu_->copy_to_host(host, device, num_bytes);
   }
   void record(Stream stream, int event) override {
-    auto reached = events_[event] = std::make_shared<bool>(false);
-    streams_.put_action(stream, [reached] { *reached = true; });
+    recorded_events_.erase(event);
+    if (streams_.keeps()) events_inside_.insert(event);
+    if (streams_.keep([this, stream, event] { put_record(stream, event); })) return;
+    put_record(stream, event);
   }
   void wait(Stream stream, int event) override {
-    if (num_orders_++ == ignored_order_) return;
-    streams_.put(stream, [reached = events_.at(event)] { return *reached; });
+    if (streams_.keeps() ? !events_inside_.contains(event) : recorded_events_.contains(event)) return;
+    if (streams_.keep([this, stream, event] { put_wait(stream, event); })) return;
+    put_wait(stream, event);
   }
   void follow(Stream later, Stream earlier) override {
+    if (streams_.keep([this, later, earlier] { follow(later, earlier); })) return;
     if (num_orders_++ == ignored_order_) return;
     auto reached = std::make_shared<bool>(false);
     streams_.put_action(earlier, [reached] { *reached = true; });
     streams_.put(later, [reached] { return *reached; });
   }
   void synchronize() override { streams_.finish_all(); }
+  bool can_record() const override { return true; }
+  void begin_recording() override {
+    events_inside_.clear();
+    streams_.begin_keeping();
+  }
+  std::shared_ptr<const Recording> end_recording() override {
+    auto recording = std::make_shared<KeptWork>();
+    recording->kept = streams_.end_keeping();
+    recorded_events_.insert(events_inside_.begin(), events_inside_.end());
+    return recording;
+  }
+  void replay(const Recording& recording) override {
+    ++num_replays_;
+    for (const auto& again : *static_cast<const KeptWork&>(recording).kept) again();
+  }
+  int64_t num_replays() const { return num_replays_; }
 
  private:
+  struct KeptWork : Recording {
+    std::shared_ptr<LateStreams::Kept> kept;
+  };
+
+  void put_record(Stream stream, int event) {
+    auto reached = events_[event] = std::make_shared<bool>(false);
+    streams_.put_action(stream, [reached] { *reached = true; });
+  }
+  void put_wait(Stream stream, int event) {
+    if (num_orders_++ == ignored_order_) return;
+    streams_.put(stream, [reached = events_.at(event)] { return *reached; });
+  }
+
   const int64_t ignored_order_;
-  int64_t num_orders_ = 0;
+  int64_t num_orders_ = 0, num_replays_ = 0;
+  std::set<int> events_inside_, recorded_events_;  // of the recording under way; of all that are done
   LateStreams streams_;
   std::unique_ptr<Device> cpu_ = make_cpu_device();
   LateKernels kernels_{streams_, cpu_->kernels()};
@@ -376,6 +427,8 @@ class AdversarialCommunicator : public Communicator {
 
   std::unique_ptr<Work> put(const std::string& key, Stream stream, int n, const MeetingPlace::Arrival& arrival,
                             MeetingPlace::Move move) {
+    if (streams_.keep([this, key, stream, n, arrival, move] { put(key, stream, n, arrival, move); }))
+      return std::make_unique<Issued>();
     const int64_t ticket = tickets_[key]++;
     auto has_arrived = std::make_shared<bool>(false);
     streams_.put(stream, [this, key, ticket, n, has_arrived, arrival, move = std::move(move)] {

@@ -10,7 +10,8 @@ namespace distsetup::tiny {
 struct LateRun {
   RunResult result;
   std::string error;
-  int64_t num_orders = 0;  // waits and follows of rank 0
+  int64_t num_orders = 0;   // waits and follows of rank 0
+  int64_t num_replays = 0;  // and recordings that it has done again
 };
 // `ignored`: the order between streams that rank 0's device leaves out.
 inline LateRun train_late(const Plan& plan, int64_t steps, uint64_t seed, int64_t ignored = -1) {
@@ -23,7 +24,7 @@ inline LateRun train_late(const Plan& plan, int64_t steps, uint64_t seed, int64_
       AdversarialCommunicator communicator(plan.mesh, place, device.streams(), control);
       train_rank(plan, steps, {.poison = true}, communicator, device, out.result);
       device.synchronize();
-      if (first) out.num_orders = device.num_orders();
+      if (first) out.num_orders = device.num_orders(), out.num_replays = device.num_replays();
     });
   } catch (const std::exception& error) {
     out.error = error.what();

@@ -259,6 +259,32 @@ TEST_CASE("nccl: an operation that never finishes is given up after the time lim
   CHECK(num_aborted == 2 * 3);  // gathers, reductions, scalars on both ranks
 }
 
+TEST_CASE("nccl: what is recorded has a time limit from each replay on", "[nccl]") {
+  const Fake fake;
+  std::vector<std::string> said(2);
+  run_nccl_ranks(mesh_of(1, 2), fake_options(1), [&](Communicator& c, StreamDevice& device) {
+    std::vector<char> buffer(200);
+    c.begin_recording();
+    c.all_gather(Group::kDpShard, buffer.data(), 100)->wait();
+    c.end_recording();
+    device.stuck = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    c.check();  // it has not begun
+    c.barrier();
+    c.replayed();
+    try {
+      for (;;) {
+        c.check();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    } catch (const CommunicationError& e) {
+      said[size_t(c.rank())] = e.what();
+    }
+  });
+  CHECK_THAT(said[0], Catch::Contains("in a recorded micro-batch, gathers of ranks 0, 1: not finished within 1 s"));
+  CHECK(said[1] == said[0]);
+}
+
 TEST_CASE("nccl: a rank that never connects is given up after the time limit", "[nccl]") {
   const Fake fake;
   std::string said;

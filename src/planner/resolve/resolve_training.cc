@@ -109,6 +109,8 @@ void resolve_training(Resolving& r) {
   t.seed = r.spec.integer("train.seed").value_or(0);
   t.deterministic = r.spec.boolean("train.deterministic").value_or(false);
   if (t.deterministic) r.refuse_elsewhere("train.deterministic");
+  t.cuda_graphs = r.spec.boolean("train.cuda_graphs").value_or(false);
+  if (t.cuda_graphs) r.refuse_elsewhere("train.cuda_graphs");
   const bool is_usual = t.method == "pretrain" && r.spec.text("train.finetune").value_or("full") == "full";
   if (!is_usual && !r.spec.find("train.learning_rate")) r.assume(fmt::format("learning rate by {}", usual->source));
 }

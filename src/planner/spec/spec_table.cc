@@ -255,6 +255,8 @@ std::vector<SpecKey> make_keys() {
       number(Type::kInt, "train.seed", {{"seed", ""}}, "0", "", {0, 9e15}, "seed of initial weights and data order"),
       typed(Type::kBool, text_key("train.deterministic", {{"deterministic", "true"}}, "false",
                                   "on GPUs: every run gives the same bits, attention is slower (bundled trainer)")),
+      typed(Type::kBool, text_key("train.cuda_graphs", {{"cuda-graphs", "true"}}, "false",
+                                  "on GPUs: each micro-batch is recorded once and launched as a whole (bundled trainer)")),
 
       number(Type::kDouble, "adapter.alpha", {{"lora-alpha", ""}}, "twice the rank", "", {1e-6, 1e6},
              "adapters are scaled by alpha / rank (bundled trainer)"),
