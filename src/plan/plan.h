@@ -32,7 +32,6 @@ enum class LearningRateSchedule { kCosine, kLinear, kConstant, kWsd, kInverseSqr
 // Which number says how good a checkpoint is; the smaller the better.
 enum class CheckpointMetric { kHeldOutLoss, kLoss };
 enum class Accelerator { kCuda, kCpu };
-
 // Which shapes of output tiles a GPU's matrix products choose from: of one multiprocessor, of two together, or without tensor cores.
 enum class GemmTiles { kOneSm, kTwoSm, kNoTensorCores };
 
@@ -61,11 +60,9 @@ struct RatesPlan {
 };
 
 struct HardwarePlan {
-  std::string gpu;       // preset id
-  std::string gpu_name;  // as printed: "H100 80 GB SXM"
+  std::string gpu, gpu_name;  // preset id; as printed: "H100 80 GB SXM"
   Accelerator accelerator = Accelerator::kCuda;
-  int nodes = 1;
-  int gpus_per_node = 1;
+  int nodes = 1, gpus_per_node = 1;
   int64_t memory_bytes = 0;       // what the driver reports as total
   int64_t context_bytes = 0;      // CUDA context, libraries
   int64_t host_memory_bytes = 0;  // per node; 0 = not known
@@ -76,8 +73,7 @@ struct HardwarePlan {
   double memory_bytes_per_s = 0;
   double link_bytes_per_s = 0;     // per GPU, one direction, inside a node
   double network_bytes_per_s = 0;  // per GPU, one direction, between nodes
-  double link_latency_s = 0;
-  double network_latency_s = 0;
+  double link_latency_s = 0, network_latency_s = 0;
   std::string nic_kind;               // between nodes: infiniband, roce, efa, ...; empty = not known
   double nic_bytes_per_s = 0;         // of a node, nominal, one direction
   double price_usd_per_gpu_hour = 0;  // 0 = not known
@@ -87,6 +83,7 @@ struct HardwarePlan {
 
 inline constexpr int kMostInFlight = 8;  // gathers ahead of a unit, reductions behind it
 inline constexpr std::string_view kWrapsBlocks = "transformer_based_wrap", kWrapsNothing = "no_wrap";  // accelerate's words
+inline constexpr std::string_view kPrefetchPre = "pre", kPrefetchPost = "post", kNoPrefetch = "none";
 
 struct StrategyPlan {
   std::string trainer{kNative};
@@ -102,8 +99,10 @@ struct StrategyPlan {
   int hpz = 1;                          // ranks that share a second 16-bit copy of the parameters (ZeRO++); 1: there is none
   bool sequence_parallel = false;       // with tp: norms and residuals are split over the sequence
   std::string cp_method = "ring";
-  bool sync_each_batch = false;                // accelerate's: each micro-batch reduces its gradients, not the last of a step alone
-  std::string auto_wrap_policy{kWrapsBlocks};  // what is a unit of FSDP's; kWrapsNothing: the whole model is one
+  bool sync_each_batch = false;                 // accelerate's: each micro-batch reduces its gradients, not the last of a step alone
+  std::string auto_wrap_policy{kWrapsBlocks};   // what is a unit of FSDP's; kWrapsNothing: the whole model is one
+  std::string backward_prefetch{kPrefetchPre};  // FSDP1: when backward gathers the unit below
+  bool overlap_grad_reduce = true, overlap_param_gather = true;  // Megatron's: beside the last backward, beside the next forward
   bool operator==(const StrategyPlan&) const = default;
 };
 
@@ -200,8 +199,7 @@ struct TrainPlan {
   int64_t evaluate_every = 0;  // steps between two evaluations of held-out data; 0: a tenth of the steps
   int64_t patience = 0;        // a run ends after so many evaluations without a smaller held-out loss; 0: it never does
   int64_t seed = 0;
-  bool deterministic = false;  // on GPUs: the same bits in every run, for slower attention; on CPUs it is always so
-  bool cuda_graphs = false;    // micro-batches are recorded once and replayed (recorded_step.h)
+  bool deterministic = false, cuda_graphs = false;  // on GPUs: the same bits in every run; micro-batches replayed (recorded_step.h)
   bool operator==(const TrainPlan&) const = default;
 };
 

@@ -79,6 +79,9 @@ void visit(V& v, StrategyPlan& s) {
   v("cp_method", s.cp_method);
   v("sync_each_batch", s.sync_each_batch, false);
   v("auto_wrap_policy", s.auto_wrap_policy, std::string(kWrapsBlocks));
+  v("backward_prefetch", s.backward_prefetch, std::string(kPrefetchPre));
+  v("overlap_grad_reduce", s.overlap_grad_reduce, true);
+  v("overlap_param_gather", s.overlap_param_gather, true);
 }
 template <class V>
 void visit(V& v, RecomputePlan& r) {

@@ -72,6 +72,11 @@ void read_kernels(const Row& row, Setup& s) {
 void read_megatron_notes(const Row& row, Setup& s) {
   const std::string& notes = row.text("notes");
   const auto says = [&](std::string_view part) { return contains(notes, part); };
+  // Off without their flags: of a command line that names none, and of Megatron-SWIFT (swift/megatron/arguments/megatron_args.py).
+  if (says("flags: ") || row.says("framework", "SWIFT")) {
+    s.overlap_grad_reduce = says("overlap-grad-reduce") || says("overlap_grad_reduce");
+    s.overlap_param_gather = says("overlap-param-gather") || says("overlap_param_gather");
+  }
   read_pipeline(notes, s);
   if (s.model.num_experts > 0) {
     s.ep = first_of(notes, {"EP=", "EP"}, s.ep);

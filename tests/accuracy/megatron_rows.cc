@@ -101,6 +101,7 @@ Result<Setup> gpt_row(const Row& row, Setup s) {
   s.software.released = 202110;
   if (row.says("framework", "Megatron-LM")) {
     s.software.released = 202205;
+    if (!row.says("notes", "overlap")) s.overlap_grad_reduce = s.overlap_param_gather = false;  // since 2023-10 by flags
     // Table 3 of arXiv 2205.05198: the 175B and 530B models interleave 3 stages a rank.
     if (s.pp == 8 || s.pp == 35) s.virtual_stages = 3;
     s.fused_norm = true;

@@ -13,6 +13,7 @@ inline void set_nanotron(Setup& s) {
   s.parameter_dtype = Dtype::kBf16;
   s.gradient_dtype = s.reduce_dtype = s.state_dtype = Dtype::kF32;
   s.master_copy = true;
+  s.overlap_grad_reduce = s.overlap_param_gather = false;  // its gradients wait in fp32 sums until the last backward
   s.sequence_parallel = s.tp > 1;
   s.loss = s.tp > 1 ? LossHead::kVocabularyParallel : LossHead::kEager;
 }

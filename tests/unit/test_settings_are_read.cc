@@ -180,6 +180,9 @@ Settings base_for(Settings base, std::string_view path) {
       {"parallel.sequence_parallel", {{"parallel.tp", "2"}}},
       {"parallel.virtual_stages", {{"parallel.pp", "2"}}},
       {"parallel.hpz", {{"parallel.sharding", "zero3"}}},
+      {"parallel.backward_prefetch", {{"trainer.name", "fsdp1"}, {"parallel.sharding", "zero3"}}},
+      {"parallel.overlap_grad_reduce", {{"trainer.name", "megatron"}, {"parallel.sharding", "zero1"}}},
+      {"parallel.overlap_param_gather", {{"trainer.name", "megatron"}, {"parallel.sharding", "zero1"}}},
       {"parallel.ep", {{"model", "mixtral_8x7b"}, {"hardware.nodes", "8"}}},
   };
   if (const auto it = kNeeds.find(path); it != kNeeds.end()) {

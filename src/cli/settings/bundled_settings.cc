@@ -50,6 +50,8 @@ BundledSettings::BundledSettings(const std::vector<ReadSetting>& settings, const
   const auto of_files =
       std::find_if(settings.begin(), settings.end(), [](const ReadSetting& one) { return one.path == "trainer.name"; });
   const std::string trainer = named.value_or(of_files == settings.end() ? std::string(kNative) : of_files->text);
+  is_fsdp1_ = trainer == "fsdp1";
+  is_megatron_ = trainer == "megatron";
   wraps_units_ = trainer == "fsdp1" || trainer == "fsdp2" || trainer == "unknown";
   is_accelerates_ = trainer == "fsdp1" || trainer == "fsdp2" || trainer == "ddp";
   reads_sources_ =
@@ -81,6 +83,10 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
     return because("the bundled trainer drops nothing of what adapters read");
   if (setting.path == "parallel.auto_wrap_policy" && setting.text == kWrapsNothing && !wraps_units_)
     return because("another trainer makes its own units");
+  if (setting.path == "parallel.backward_prefetch" && setting.text != kPrefetchPre && !is_fsdp1_)
+    return because("a setting of FSDP's version 1");
+  const bool is_overlap = setting.path == "parallel.overlap_grad_reduce" || setting.path == "parallel.overlap_param_gather";
+  if (is_overlap && setting.text == "false" && !is_megatron_) return because("a switch of Megatron's");
   if (setting.path == "parallel.sync_each_batch" && !is_accelerates_ && setting.text == "true")
     return because(is_native_ ? "the bundled trainer reduces gradients in ways of its own"
                               : "accelerate drives FSDP and DDP by it alone");

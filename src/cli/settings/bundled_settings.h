@@ -18,9 +18,10 @@ class BundledSettings {
   std::optional<LostKey> lost(const ReadSetting& setting) const;
 
  private:
-  bool is_native_ = false;       // the bundled trainer runs it
-  bool is_fsdp2_ = true;         // nobody asks for a trainer without torch.compile
-  bool is_ddp_ = true;           // nor for one without Unsloth's layers
+  bool is_native_ = false;  // the bundled trainer runs it
+  bool is_fsdp2_ = true;    // nobody asks for a trainer without torch.compile
+  bool is_ddp_ = true;      // nor for one without Unsloth's layers
+  bool is_fsdp1_ = false, is_megatron_ = false;
   bool is_accelerates_ = false;  // accelerate drives it
   bool wraps_units_ = false;     // FSDP's units are as a policy says
   bool is_other_ = false;        // the user names another trainer than the files, or its code base

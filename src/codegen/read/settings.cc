@@ -18,7 +18,7 @@ struct FieldPath {
 };
 
 // Fields whose text is the setting's text.
-constexpr std::array<FieldPath, 86> kPaths = {{{"strategy.trainer", "trainer.name"},
+constexpr std::array<FieldPath, 89> kPaths = {{{"strategy.trainer", "trainer.name"},
                                                {"hardware.gpu", "hardware.gpu"},
                                                {"strategy.cp_method", "parallel.cp_method"},
                                                {"strategy.sequence_parallel", "parallel.sequence_parallel"},
@@ -61,6 +61,9 @@ constexpr std::array<FieldPath, 86> kPaths = {{{"strategy.trainer", "trainer.nam
                                                {"gradient_accumulation", "parallel.gradient_accumulation"},
                                                {"strategy.sync_each_batch", "parallel.sync_each_batch"},
                                                {"strategy.auto_wrap_policy", "parallel.auto_wrap_policy"},
+                                               {"strategy.backward_prefetch", "parallel.backward_prefetch"},
+                                               {"strategy.overlap_grad_reduce", "parallel.overlap_grad_reduce"},
+                                               {"strategy.overlap_param_gather", "parallel.overlap_param_gather"},
                                                {"recompute.policy", "parallel.recompute"},
                                                {"offload.optimizer", "parallel.offload.optimizer"},
                                                {"offload.optimizer_ratio", "parallel.offload.optimizer_ratio"},

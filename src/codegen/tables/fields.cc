@@ -70,6 +70,8 @@ const Fields& no_fields() {
     with_scale.offload.optimizer_ratio = 0;      // and these are left out where all of it moves, and is pinned
     with_scale.offload.pin_memory = false;
     with_scale.strategy.auto_wrap_policy = kWrapsNothing;
+    with_scale.strategy.backward_prefetch = kNoPrefetch;
+    with_scale.strategy.overlap_grad_reduce = with_scale.strategy.overlap_param_gather = false;
     with_scale.strategy.sync_each_batch = true;  // and where no reduction waits
     flatten(to_json(with_scale), "", fields);
     for (const char* name : kOptionFields) fields[name] = nullptr;

@@ -345,7 +345,8 @@ std::unique_ptr<ShardingEngine> make_engine(const Setup& s, bool unsharded, int6
   options.reduce_scatter_pool = s.software.reduce_scatter_pool;
   // Forward under a reentrant checkpoint runs without gradients and registers no hook on its outputs; the hook of the second forward
   // finds the order of the first one spent (torch/distributed/fsdp/_exec_order_utils.py).
-  options.prefetch_in_backward = !(s.traits().flat_parameters && s.reentrant_checkpoint);
+  options.prefetch_in_backward =
+      !(s.traits().flat_parameters && (s.reentrant_checkpoint || s.backward_prefetch != BackwardPrefetch::kPre));
   // torch/distributed/fsdp/_limiter_utils.py: two all-gathers; without the limiter as many as the CPU runs ahead.
   constexpr int kLimited = 2, kUnlimited = 14;
   options.frees_in_flight = ledger.counts_only() ? 0 : s.software.limit_all_gathers ? kLimited : kUnlimited;

@@ -26,6 +26,8 @@ enum class OptimizerImplementation { kForeach, kFused, kForLoop, kInBackward };
 // kOpSelective: torchtitan's every second matmul; kAttentionOnly: Megatron's core attention; kEveryK: every k-th block in full.
 enum class ActivationRecompute { kNone, kOpSelective, kAttentionOnly, kEveryK, kFull };
 enum class PipelineOrder { kOneForwardOneBackward, kGpipe };
+// FSDP1: backward gathers the unit below before its own gradients are computed, after that, or when that unit's turn comes.
+enum class BackwardPrefetch { kPre, kPost, kNone };
 // How rows reach the experts of other ranks. kAllToAll: rows are permuted, then NCCL sends a copy per expert; kDirect: kernels that
 // send a row once per rank (or node) that has one of its experts and permute on the way (DeepEP, HybridEP).
 enum class ExpertDispatch { kAllToAll, kDirect };
@@ -146,7 +148,10 @@ struct Setup {
   int64_t sequence_length = 4096;
   int64_t micro_batch = 1;  // sequences per data-parallel rank per forward
   int64_t gradient_accumulation = 1;
-  bool sync_each_batch = false;         // accelerate's: each micro-batch reduces its gradients
+  bool sync_each_batch = false;  // accelerate's: each micro-batch reduces its gradients
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
+  // Megatron's: gradients are reduced beside the last backward, and updated parameters gathered beside the next forward.
+  bool overlap_grad_reduce = true, overlap_param_gather = true;
   int64_t scheduled_micro_batches = 0;  // in one run of a pipeline's schedule, where a step takes several; 0: all of the step
   SampleLengths sample_lengths;         // replay: reserved bytes depend on the order of lengths
   bool padding_counted = true;          // in tokens per second; else samples alone (torchtune, NeMo Automodel)

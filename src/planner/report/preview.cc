@@ -12,7 +12,6 @@
 #include "model/count.h"
 #include "plan/chunked_loss.h"
 #include "plan/host_writer.h"
-#include "plan/node_reduction.h"
 #include "planner/report/text_layout.h"
 #include "planner/report/words.h"
 #include "planner/resolve/data_scan.h"
@@ -165,10 +164,7 @@ class Preview {
     if (m.ep > 1) how += fmt::format(" · ep {}", m.ep);
     if (plan_.strategy.hpz > 1) how += fmt::format(" · hpZ {}", plan_.strategy.hpz);
     if (!is_native(plan_) && plan_.strategy.trainer != name(plan_.strategy.sharding)) how = plan_.strategy.trainer + ": " + how;
-    if (const int n = plan_.strategy.reductions_in_flight; n > 1) how += fmt::format(" · {} reductions in flight", n);
-    if (plan_.strategy.hierarchical_reduction && node_ranks(plan_, shard_group(m, plan_.strategy.sharding)) > 0)
-      how += " · reduced within nodes first";
-    if (plan_.strategy.sync_each_batch) how += " · reduced each micro-batch";
+    how += transfer_words(plan_);
     std::string recompute(name(plan_.recompute.policy));
     if (plan_.recompute.policy == Recompute::kEveryK) recompute += fmt::format(":{}", plan_.recompute.every_k);
     if (is_native(plan_) && plan_.strategy.loss_head == kChunkedLoss) recompute += fmt::format(" · loss in {} chunks", kLossChunks);

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "plan/layout.h"
+#include "plan/node_reduction.h"
 #include "planner/resolve/hardware_facts.h"
 #include "planner/search/choice.h"
 
@@ -40,6 +42,19 @@ std::string headline(const Plan& plan) {
   std::string out = fmt::format("{} · {}", verdict_words(plan.verdict, plan.memory.fit_probability), memory_words(plan));
   if (plan.time.step_s > 0) out += fmt::format(" · {} per step", format_duration(plan.time.step_s));
   return fmt::format("{} · {}", out, summary(plan));
+}
+
+std::string transfer_words(const Plan& plan) {
+  const StrategyPlan& strategy = plan.strategy;
+  std::string words;
+  if (const int n = strategy.reductions_in_flight; n > 1) words += fmt::format(" · {} reductions in flight", n);
+  if (node_ranks(plan, shard_group(plan.mesh, strategy.sharding)) > 0) words += " · reduced within nodes first";
+  if (strategy.sync_each_batch) words += " · reduced each micro-batch";
+  if (strategy.backward_prefetch == kPrefetchPost) words += " · gathers after each backward";
+  if (strategy.backward_prefetch == kNoPrefetch) words += " · no prefetch in backward";
+  if (!strategy.overlap_grad_reduce) words += " · reduces after backward";
+  if (!strategy.overlap_param_gather && strategy.sharding == Sharding::kZero1) words += " · gathers before forward";
+  return words;
 }
 
 }  // namespace distsetup

@@ -18,4 +18,7 @@ std::string_view rank_word(const HardwarePlan& hardware);  // "GPU", or "rank" o
 // Verdict, memory, time and the choices in one line: "fits · 68.6 GiB of 79.2 GiB per GPU · 26.9 s per step · zero1 · micro-batch 1".
 std::string headline(const Plan& plan);
 
+// When gradients are reduced and parameters gathered, where it is not as usual: " · reduces after backward"; else "".
+std::string transfer_words(const Plan& plan);
+
 }  // namespace distsetup

@@ -41,15 +41,21 @@ Diagnostics refuse_not_native(const Spec& spec) {
       said.push_back(std::move(d));
     }
   }
-  for (const std::string_view path : {"trainer.program", "trainer.compile", "trainer.attention", "trainer.linear_attention",
-                                      "parallel.hpz", "parallel.sync_each_batch", "parallel.auto_wrap_policy"}) {
+  for (const std::string_view path :
+       {"trainer.program", "trainer.compile", "trainer.attention", "trainer.linear_attention", "parallel.hpz",
+        "parallel.sync_each_batch", "parallel.auto_wrap_policy", "parallel.backward_prefetch"}) {
     if (const Setting* setting = spec.find(path);
         setting != nullptr && !setting->is_auto() && setting->text != "1" && setting->text != "false")
       said.push_back(error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a choice of other trainers", path),
-                           path == "parallel.hpz"                ? "--trainer deepspeed"
-                           : path == "parallel.auto_wrap_policy" ? "--trainer fsdp1"
-                           : path == "parallel.sync_each_batch"  ? "--trainer fsdp1, ddp, or fsdp2 --code-base transformers"
-                                                                 : "--trainer fsdp2"));
+                           path == "parallel.hpz"                                                        ? "--trainer deepspeed"
+                           : path == "parallel.auto_wrap_policy" || path == "parallel.backward_prefetch" ? "--trainer fsdp1"
+                           : path == "parallel.sync_each_batch" ? "--trainer fsdp1, ddp, or fsdp2 --code-base transformers"
+                                                                : "--trainer fsdp2"));
+  }
+  for (const std::string_view path : {"parallel.overlap_grad_reduce", "parallel.overlap_param_gather"}) {
+    if (const Setting* setting = spec.find(path); setting != nullptr && setting->text == "false")
+      said.push_back(
+          error(code::kUnsupportedFeature, setting->at, fmt::format("{} is a switch of Megatron's", path), "--trainer megatron"));
   }
   return said;
 }

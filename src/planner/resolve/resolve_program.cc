@@ -110,6 +110,33 @@ void read_wrapping(Resolving& r) {
   r.assume("the whole model one unit of FSDP's, gathered at once and kept for backward (no_wrap)");
 }
 
+// FSDP1's alone: FSDP2 gathers the unit below before its own backward, and has no switch (torch/distributed/fsdp/api.py).
+void read_backward_prefetch(Resolving& r) {
+  constexpr std::string_view kPath = "parallel.backward_prefetch";
+  const std::string when = r.spec.text(kPath).value_or(std::string(kPrefetchPre));
+  if (when == kPrefetchPre) return;
+  if (!r.problem.trainer.has("backward_prefetch"))
+    return r.fail(code::kUnsupportedFeature, kPath,
+                  fmt::format("backward_prefetch is a setting of FSDP version 1, and {} has none", r.problem.trainer.label),
+                  "--trainer fsdp1");
+  r.problem.setup.backward_prefetch = when == kPrefetchPost ? BackwardPrefetch::kPost : BackwardPrefetch::kNone;
+  r.plan().strategy.backward_prefetch = when;
+}
+
+// Megatron-LM's two flags (megatron/training/arguments.py). The gather belongs to the distributed optimizer.
+void read_overlap(Resolving& r) {
+  const auto read = [&r](std::string_view path, bool& setup, bool& plan) {
+    if (r.spec.boolean(path).value_or(true)) return;
+    if (!r.problem.trainer.has("overlap"))
+      return r.fail(code::kUnsupportedFeature, path,
+                    fmt::format("{} is a switch of Megatron's, and {} has none", path, r.problem.trainer.label), "--trainer megatron");
+    setup = plan = false;
+  };
+  Setup& s = r.problem.setup;
+  read("parallel.overlap_grad_reduce", s.overlap_grad_reduce, r.plan().strategy.overlap_grad_reduce);
+  read("parallel.overlap_param_gather", s.overlap_param_gather, r.plan().strategy.overlap_param_gather);
+}
+
 // A trainer stands for all code bases of its kind until a target names one; other targets are scripts that only use the library.
 bool is_named(const Resolving& r) {
   const std::string target = r.spec.text("launch.target").value_or("");
@@ -251,6 +278,8 @@ void settle_setup(Resolving& r) {
   r.assume(fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, kernel));
   read_sync(r);
   read_wrapping(r);
+  read_backward_prefetch(r);
+  read_overlap(r);
   // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
   if (s.model.scan_channels > 0 && s.program.starts_with("hf_") && !s.torch_delta_rule)
     r.assume(s.model.delta_heads > 0

@@ -27,6 +27,12 @@ inline SpecKey typed(SettingType type, SpecKey key) {
   return key;
 }
 
+// Two flags: one for, one against.
+inline SpecKey on_off(std::string_view path, std::string_view on, std::string_view off, std::string_view fallback,
+                      std::string_view help) {
+  return typed(SettingType::kBool, text_key(path, {{on, "true"}, {off, "false"}}, fallback, help));
+}
+
 struct SettingRange {
   double minimum, maximum = 1e18;
 };

@@ -1,5 +1,8 @@
 // The reduction runs beside backward, all but its last bucket, and the gather of updated parameters after the step or beside the next
-// forward. Leaves out: DDP's buckets, which are small (25 MB).
+// forward. Megatron without --overlap-grad-reduce has one bucket, which it reduces when the last backward is over
+// (megatron/core/distributed/distributed_data_parallel.py: bucket_size = None), and without --overlap-param-gather the optimizer's
+// step waits for the gather (optimizer/distrib_optimizer.py, step_with_ready_grads). Leaves out: DDP's buckets, which are small (25
+// MB).
 #include "planner/time/reduction.h"
 
 #include <algorithm>
@@ -34,12 +37,19 @@ double in_last_bucket(const Setup& setup, double trained) {
   return std::min(trained, asked > 0 ? asked : kReduceBucket);
 }
 
+double waited_in_backward_s(const Setup& setup, double gather_s, double reduce_s) {
+  if (gather_s <= 0 || setup.backward_prefetch == BackwardPrefetch::kPre) return 0;
+  return gather_s + (setup.backward_prefetch == BackwardPrefetch::kNone ? reduce_s : 0);
+}
+
 double unsharded_reduction_s(const LayerModel& rank, double parameters, Windows windows) {
   const Setup& s = rank.s;
   const Fabric& fabric = rank.c.fabric;
   const double bytes = parameters * wire_bytes(s.reduce_dtype);
   const double share = parameters > 0 ? std::max(kLeastExposed, in_last_bucket(s, parameters) / parameters) : 1;
-  const auto exposed = [share](double reduce, double window) { return std::max(reduce - window, reduce * share); };
+  const auto exposed = [&](double reduce, double window) {
+    return s.overlap_grad_reduce ? std::max(reduce - window, reduce * share) : reduce;
+  };
   if (s.sharding == Sharding::kDdp) {
     const double of_ddp = s.sync_each_batch ? static_cast<double>(s.gradient_accumulation) : 1;
     return of_ddp * exposed(all_reduce_s(fabric, group_span(fabric, rank.shards * s.dp_replicate, s.tp), bytes), windows.backward_s);
@@ -47,7 +57,8 @@ double unsharded_reduction_s(const LayerModel& rank, double parameters, Windows 
   const double times = s.sharding == Sharding::kZero2 ? static_cast<double>(s.gradient_accumulation) : 1;
   const double gather = all_gather_s(fabric, rank.shard_group, parameters * 2);
   return times * exposed(reduce_s(rank, bytes), windows.backward_s) +
-         std::max(gather - (rank.traits.gathers_beside_forward ? windows.forward_s : 0), gather * kLeastExposed);
+         std::max(gather - (rank.traits.gathers_beside_forward && s.overlap_param_gather ? windows.forward_s : 0),
+                  gather * kLeastExposed);
 }
 
 }  // namespace distsetup

@@ -4,8 +4,7 @@
 // beside slows by `contention` of the shared time; first gather and last reduction are exposed. Unsharded: gradients are reduced
 // beside the backward of the last micro-batch (DDP, ZeRO-1) or of each (ZeRO-2). Pipeline: m micro-batches of the slowest stage +
 // (p-1)/v of the mean stage (1F1B interleaved, Megatron-LM, arXiv 2104.04473, 2.2). Everything · (1 + straggler · log2(GPUs)): the
-// slowest of many ranks sets the pace. The terms of TimeEstimate sum to step_s. Leaves out: data loading, checkpoints, evaluation,
-// CUDA graph capture, zero-bubble schedules.
+// slowest of many ranks sets the pace. The terms of TimeEstimate sum to step_s. Leaves out: loading, saving, zero-bubble schedules.
 #include "planner/time/step.h"
 
 #include <algorithm>
@@ -261,11 +260,11 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const double shared_link = s_.gpu.p2p || rank_.shard_group.domains() > 1 ? 0 : up;
   const double gather = from_host && whole ? 0 : gather_layer_s(layer) + shared_link;
   // hpZ: backward gathers from the copy that fewer ranks share.
-  const double gather_again =
-      s_.hpz > 1 ? all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)) : gather;
+  const bool again = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward;
+  const double of_copy = all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters));
+  const double gather_again = s_.hpz > 1 ? of_copy : gather, again_s = again ? gather_again : 0;
   const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   const double scatter = scatter_layer_s(layer, one.trained);
-  const bool again = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward;
   // What stays gathered is gathered by the first micro-batch alone, what adds up whole is reduced by the last.
   const double gathers = s_.stays_gathered() ? 1 / micro_batches_ : 1, scatters = s_.accumulates_whole() ? 1 / micro_batches_ : 1;
   if (s_.software.wrapping == UnitWrapping::kWhole) {  // nothing runs beside; the root stays gathered for backward
@@ -279,7 +278,6 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   };
   for (int i = 0; i < static_cast<int>(one.forwards); ++i) beside(one.forward_s - layer.forward.network, gather * gathers, own);
   const double backward = one.backward_s - layer.backward.network - layer.recompute.network;
-  const double again_s = again ? gather_again : 0;
   const double last = in_last_bucket(s_, own * one.trained);  // reduced after backward
   if (s_.pp > 1 && s_.accumulates_whole()) {
     beside(backward, 0, own);
@@ -290,7 +288,9 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
     beside(backward, again_s + scatter * scatters, beside_layers);
     transfers.exposed_s += scatter_s(last) * scatters;
   } else {
-    beside(backward, again_s + scatter * scatters, own);
+    const double waited = waited_in_backward_s(s_, again_s, scatter * scatters);
+    beside(backward, again_s + scatter * scatters - waited, own);
+    transfers.exposed_s += own * waited;
   }
   transfers.in_turn_s = own * (one.forwards * gathers + (again ? 1 : 0)) * gather_in_turn_s(layer);
   transfers.exposed_s += transfers.in_turn_s;
