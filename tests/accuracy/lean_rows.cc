@@ -114,7 +114,8 @@ Result<Geometry> own_gpt_geometry(const Row& row) {
   g.gated_mlp = false;
   g.activation = "relu2";
   g.qk_norm = !row.says("notes", "12 heads, GELU");
-  if (row.says("framework", "nanochat")) {  // three of four layers see half of the 2048 positions
+  // Since 2025-11 three of four layers see half of the 2048 positions.
+  if (row.says("framework", "nanochat") && !row.says("notes", "attention to all positions")) {
     g.sliding_window = row.integer("seq_len", 2048) / 2;
     g.global_layer_every = 4;
   }

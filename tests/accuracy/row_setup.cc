@@ -212,6 +212,8 @@ bool is_trainer_row(const Row& row) {
   if (begins_any(row, {"axolotl", "LLaMA-Factory", "HF Trainer / TRL", "HF Trainer / PEFT", "HF accelerate", "ms-swift (HF Trainer + ",
                        "FlagPerf (DeepSpeed", "Halo", "megatron-sft-recipes"}))
     return true;
+  // llama-recipes' own pages print neither batch nor length.
+  if (framework.starts_with("llama-recipes")) return !row.text("micro_batch_per_gpu").empty();
   if (framework.starts_with("ms-swift (HF")) return row.says("optimizer", "HF default");
   const bool open = row.text("micro_batch_per_gpu").empty() || row.text("precision").empty();
   return open && (framework.starts_with("HF Trainer (+DeepSpeed)") || framework == "HF Trainer + accelerate FSDP");

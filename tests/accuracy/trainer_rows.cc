@@ -77,7 +77,10 @@ void storage(Setup& s, const Row& row) {
     if (low || (full && !stored.empty() && !contains(stored, "master"))) s.master_copy = false;
   }
   if (full) return;
-  s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : stored.starts_with("fp16") ? Dtype::kF16 : Dtype::kBf16;
+  s.frozen_dtype = stored.starts_with("gptq int4")  ? Dtype::kInt4
+                   : s.finetune == Finetune::kQlora ? Dtype::kNf4Double
+                   : stored.starts_with("fp16")     ? Dtype::kF16
+                                                    : Dtype::kBf16;
   // What peft prepares becomes fp32 where it is not 4-bit; the Trainer's autocast computes in 16 bits all the same.
   if (contains(row.text("notes"), "prepare_model_for_kbit_training"))
     s.software.residual_in_fp32 = s.software.unquantised_in_fp32 = true;
@@ -187,6 +190,8 @@ Result<Setup> trainer_row(const Row& row) {
   if (!common) return common;
   Setup s = *common;
   s.program = "hf_eager";
+  if (const size_t at = row.text("notes").find("software of "); at != std::string::npos)
+    s.software.released = date_in(row.text("notes").substr(at));
   if (s.software.released == 0) s.software.released = kUndated;
   s.grouped_experts = has_feature(row, {"scattermoe", "grouped_mm"});
   parallel(s, row);

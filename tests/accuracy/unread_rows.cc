@@ -55,7 +55,8 @@ bool own(const Row& row) {
                           "llm-arch-lab",
                           "min-LLM",
                           "TE benchmark",
-                          "nanoops"});
+                          "nanoops",
+                          "gilesthomas harness"});
 }
 
 Result<Setup> transformers_setup(const Row& row) {
@@ -91,7 +92,7 @@ Result<Setup> own_setup(const Row& row) {
     s.state_dtype = Dtype::kF32;
   }
   if (row.says("optimizer", "Muon")) s.optimizer = OptimizerKind::kMuon;
-  if (has_feature(row, {"apex's cross entropy"})) s.loss = LossHead::kFusedKernel;
+  if (has_feature(row, {"apex's cross entropy", "flash-attn's cross entropy"})) s.loss = LossHead::kFusedKernel;
   if (s.tp > 1 || s.cp > 1 || s.pp > 1) s.framework = Framework::kFsdp2;  // DTensor's, without FSDP where no rank shards
   return s;
 }
