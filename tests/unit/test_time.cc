@@ -299,6 +299,19 @@ TEST_CASE("step time: Tensor Float 32 puts fp32 products on the tensor cores of 
   CHECK(seconds("a100_sxm_80", Dtype::kBf16, true).step_s == seconds("a100_sxm_80", Dtype::kBf16, false).step_s);
 }
 
+TEST_CASE("step time: Tensor Float 32 is not slower than fp32 where the vocabulary is odd and both have one rate") {
+  const auto gemm_s = [](const char* gpu, bool tf32) {
+    Setup s = setup_of("gpt2", gpu, 1);
+    s.model.vocabulary = 50257;
+    s.compute = Dtype::kF32;
+    s.software.tf32_products = tf32;
+    return estimate_time(s).gemm_s;
+  };
+  CHECK(gemm_s("rtx_3090", true) <= gemm_s("rtx_3090", false));
+  CHECK(gemm_s("rtx_3090", true) > 0.5 * gemm_s("rtx_3090", false));
+  CHECK(gemm_s("a100_sxm_80", true) < 0.6 * gemm_s("a100_sxm_80", false));
+}
+
 TEST_CASE("step time: fp8 speeds up layers on GPUs that have it, less where nothing fuses its casts") {
   Setup s = setup_of("llama3.1_70b", "h100_sxm", 64);
   s.compiled = true;

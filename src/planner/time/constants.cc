@@ -145,6 +145,9 @@ GemmRate gemm_rate(const Setup& s, const ConstantLookup& look, bool fp32) {
 void resolve_gemm(TimeConstants& c, const Setup& s, const ConstantLookup& look) {
   c.gemm = gemm_rate(s, look, s.compute == Dtype::kF32 && !multiplies_in_tf32(s));
   c.gemm_fp32 = gemm_rate(s, look, true);
+  // Where operands are not aligned cuBLAS takes its fp32 kernels, which ask for no alignment, if those are the faster ones.
+  if (multiplies_in_tf32(s))
+    c.gemm.misaligned_share = std::clamp(c.gemm_fp32.flops_per_s / c.gemm.flops_per_s, c.gemm.misaligned_share, 1.0);
   c.gemm_wide = s.stays_in_fp32() ? c.gemm_fp32 : c.gemm;
   if (s.stays_in_fp32() || s.compute == Dtype::kF32) c.value_bytes = 4;
   c.gemm_low_precision = c.gemm;
