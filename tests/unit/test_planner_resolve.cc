@@ -279,8 +279,33 @@ TEST_CASE("where nothing is said, a GPU without bf16 computes in fp16, and in fp
     CHECK(type == Dtype::kF16);
     CHECK(said.find("does not compute in bf16") != std::string::npos);
     CHECK(compute({{"model", "llama3.2_1b"}, {"gpu", gpu}, {"gpus", "1"}, {"trainer", "fsdp2"}}).first == Dtype::kF32);
+    CHECK(compute({{"model", "llama3.2_1b"}, {"gpu", gpu}, {"gpus", "1"}, {"trainer", "unknown"}}).first == Dtype::kF16);
   }
   CHECK(compute({{"model", "llama3.2_1b"}, {"gpu", "l4"}, {"gpus", "1"}}).first == Dtype::kBf16);
+}
+
+TEST_CASE("a million tokens under TRL: a sequence split over ranks, head and loss in chunks of 256 tokens") {
+  Flags flags = {{"model", "qwen3_8b"},
+                 {"gpus", "8"},
+                 {"nodes", "1"},
+                 {"trainer", "fsdp2"},
+                 {"code-base", "transformers"},
+                 {"cp", "8"},
+                 {"cp-method", "allgather"},
+                 {"sequence-length", "1048576"},
+                 {"micro-batch", "1"},
+                 {"global-batch", "1"},
+                 {"loss-head", "chunked"},
+                 {"recompute", "full"},
+                 {"offload-activations", "host"}};
+  const Result<Problem> problem = problem_of(flags);
+  INFO(format_diagnostics(problem.diagnostics));
+  REQUIRE(problem.ok());
+  CHECK(problem->trainer.label == "FSDP2 (Hugging Face Trainer)");
+  CHECK(problem->cp == 8);
+  CHECK(problem->setup.loss == LossHead::kChunkedHead);
+  flags.push_back({"tp", "2"});  // accelerate has none for Transformers' layers here: torchtitan's is planned, which has no such loss
+  CHECK_FALSE(problem_of(flags).ok());
 }
 
 TEST_CASE("a GPU without machines of its own is assumed in those of the GPU that it is sold like") {

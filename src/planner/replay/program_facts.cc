@@ -149,7 +149,10 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kSequenceShards, s.sequence_parallel ? s.tp : 1);
   // 4-bit matrices hand out what they were given (bitsandbytes nn/modules.py, Linear4bit.forward).
   put(Symbol::kComputeBytes, s.compute == Dtype::kF32 || s.stays_in_fp32() ? 4 : 2);
-  put(Symbol::kGroup, s.loss_chunks);
+  // TRL's chunked_nll makes head and loss of 256 tokens at a time (trl/trainer/sft_trainer.py).
+  constexpr int64_t kTrlChunk = 256;
+  const bool in_trl = s.loss == LossHead::kChunkedHead && s.framework == Framework::kFsdp2 && s.program.starts_with("hf_");
+  put(Symbol::kGroup, in_trl ? std::max<int64_t>(1, tokens / kTrlChunk) : s.loss_chunks);
   // Liger's fused linear cross entropy: a chunk's logits are about as large as the hidden states, its rows rounded up to a power of
   // two (liger_kernel/ops/fused_linear_cross_entropy.py).
   const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
