@@ -136,7 +136,7 @@ TEST_CASE("time: MFU is over the peak that is named") {
 // Of several pins none of which suffices alone, the way out names what it found.
 TEST_CASE("fixes: what was searched is named by its sizes") {
   const Problem problem = problem_of({{"model", "llama2_13b"},
-                                      {"gpu", "a100_sxm_40"},
+                                      {"gpu", "l40s"},
                                       {"gpus", "8"},
                                       {"nodes", "1"},
                                       {"trainer", "fsdp1"},
