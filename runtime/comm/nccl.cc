@@ -172,9 +172,7 @@ class NcclCommunicator : public Communicator {
  private:
   struct IssuedWork : Work {
     explicit IssuedWork(NcclCommunicator* o) : owner(o) {}
-    void wait() override {
-      if (owner != nullptr) owner->check();
-    }
+    void wait() override { owner != nullptr ? owner->check() : void(); }
     NcclCommunicator* owner;
   };
   // k = 1 .. size - 1: sends the chunk of member (index + k) mod size to it, and receives from it into chunk place(k, member).
@@ -318,10 +316,8 @@ class NcclCommunicator : public Communicator {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (result != nccl::kSuccess && result != nccl::kInProgress && !failure_) fail(channel, op, api_.get_error_string(result));
     if (failure_) throw CommunicationError(failure_->peer, failure_->what);
-    if (is_recording_)
-      channel.is_recorded = true;
-    else
-      channel.pending.push_back({op, device_.mark(channel.stream), Clock::now()});
+    channel.is_recorded |= is_recording_;
+    if (!is_recording_) channel.pending.push_back({op, device_.mark(channel.stream), Clock::now()});
     return std::make_unique<IssuedWork>(this);
   }
 
@@ -383,10 +379,9 @@ class NcclCommunicator : public Communicator {
   };
   std::array<FlowChannels, 2> by_flow_;
   std::vector<std::string> order_;
-  bool is_recording_ = false;
   std::mutex mutex_;  // failure_, stopping_, pending
   std::condition_variable wake_;
-  bool stopping_ = false;
+  bool stopping_ = false, is_recording_ = false;
   std::optional<FailureText> failure_;
   std::thread watchdog_;
 };

@@ -42,6 +42,7 @@ class ScheduleChecker {
   void require(bool holds, fmt::format_string<A...> text, A&&... args) {
     if (!holds) out_.push_back(fmt::format("instruction {}: {}", index_, fmt::format(text, std::forward<A>(args)...)));
   }
+  void say(const std::string& problem) { require(problem.empty(), "{}", problem); }
   bool is_step() const { return s_.phase == Phase::kStep; }
   bool is_pipeline() const { return plan_.mesh.pp > 1; }
   const UnitLayout& unit(int u) const { return s_.layout->units[u]; }
@@ -108,8 +109,7 @@ class ScheduleChecker {
     const bool run = s_.buffers[b].lifetime == BufferLifetime::kRun;
     require(!allocated_[b], "allocates '{}' a second time", s_.buffers[b].name);
     require(!run || s_.phase == Phase::kLoad, "allocates run buffer '{}' outside load", s_.buffers[b].name);
-    allocated_[b] = true;
-    alive_[b] = true;
+    allocated_[b] = alive_[b] = true;
   }
 
   bool is_moving(int buffer) const {
@@ -224,11 +224,7 @@ class ScheduleChecker {
   void reduce(const Instruction& i) {
     require(!unit(i.unit).is_frozen, "reduces unit {}, which is frozen", i.unit);
     require(i.group == unit(i.unit).shard_group, "reduces unit {} over {}", i.unit, name(i.group));
-    const bool has_node_sums = node_sums_.contains(i.uses[0]);
-    require(has_node_sums == (i.hop == Hop::kAcrossNodes), "reduces '{}' {}", s_.buffers[i.uses[0]].name,
-            has_node_sums ? "within nodes a second time" : "across nodes before the ranks of a node have added up");
-    require(i.node_ranks == (i.hop == Hop::kOnly ? 0 : node_ranks(plan_, i.group)), "reduces unit {} with {} ranks on a node", i.unit,
-            i.node_ranks);
+    say(hop_problem(plan_, s_, i, node_sums_.contains(i.uses[0])));
     reduced_.insert({i.uses[0], i.unit});
     received_[i.allocates.empty() ? -1 : i.allocates[0]] = i.uses[0];
     require(!contributions_[{i.uses[0], i.unit}].empty(), "reduces '{}' that holds no gradient", s_.buffers[i.uses[0]].name);
@@ -242,9 +238,7 @@ class ScheduleChecker {
               s_.buffers[i.uses[1]].name, s_.buffers[from].name);
       require(!is_moving(i.uses[1]), "adds '{}' before it has arrived", s_.buffers[i.uses[1]].name);
     }
-    require(i.hop != Hop::kWithinNode || s_.buffers[to].lifetime == BufferLifetime::kSpan, "takes the sums of one node for all");
-    require(node_sums_.contains(from) == (i.hop == Hop::kAcrossNodes), "adds '{}' {}", s_.buffers[from].name,
-            i.hop == Hop::kAcrossNodes ? "as if it were a node's sums" : "that is the sums of one node");
+    say(hop_problem(plan_, s_, i, node_sums_.contains(i.uses[0])));
     if (i.hop == Hop::kWithinNode) node_sums_.insert(to);
     move_contributions(i, from, to);
   }
@@ -376,20 +370,15 @@ class ScheduleChecker {
   int index_ = 0;
   std::vector<std::string> out_;
   std::vector<bool> alive_, allocated_;
-  std::set<int> signalled_;
-  std::map<int, std::vector<int>> in_flight_;                                   // event → buffers of the transfer
-  std::map<int, std::pair<int, int>> filling_;                                  // event → (buffer, unit) that a copy fills
-  std::set<std::pair<int, int>> cast_;                                          // (buffer, unit) own chunk filled
-  std::map<int, int> filled_;                                                   // gathered buffer → event of its gather
+  std::set<int> signalled_, replicated_, stepped_units_, node_sums_;  // events; units; units, -1: all at once; sums of a node
+  std::map<int, std::vector<int>> in_flight_;                         // event → buffers of the transfer
+  std::map<int, std::pair<int, int>> filling_;                        // event → (buffer, unit) that a copy fills
+  std::set<std::pair<int, int>> cast_, reduced_;                      // (buffer, unit): own chunk filled; its reduction has begun
+  std::map<int, int> filled_, received_;  // gathered buffer → event of its gather; receive buffer → source
   std::set<std::pair<int, int>> forwards_, backwards_, references_;             // (unit, micro-batch)
   std::map<std::pair<int, int>, std::set<std::pair<int, int>>> contributions_;  // (buffer, unit) → (unit, micro-batch) summed in it
-  std::set<std::pair<int, int>> reduced_;
-  std::map<int, int> received_;  // receive buffer → source
-  std::set<int> node_sums_;      // buffers of what the ranks of a node have added up
-  std::set<int> replicated_;
   std::set<std::string> scalars_;
   std::map<std::pair<int, Stream>, int> arrived_;  // receive buffer → micro-batch
-  std::set<int> stepped_units_;                    // -1: all at once
   bool normed_ = false, replica_stale_ = false, tied_ = false;
 };
 

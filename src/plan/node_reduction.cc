@@ -1,5 +1,7 @@
 #include "plan/node_reduction.h"
 
+#include <fmt/format.h>
+
 #include "plan/layout.h"
 
 namespace distsetup {
@@ -44,8 +46,13 @@ std::vector<int> hop_members(Hop hop, int size, int index, int node_ranks) {
   return members;
 }
 
-int64_t hop_bytes(Hop hop, int64_t chunk_elements, int size, int node_ranks, Dtype dtype) {
-  return hop == Hop::kAcrossNodes ? chunk_elements * (size / node_ranks) * 4 : chunk_elements * size * size_bytes(dtype);
+std::string hop_problem(const Plan& plan, const Schedule& s, const Instruction& i, bool has_node_sums) {
+  const std::string& of = s.buffers[static_cast<size_t>(i.uses[0])].name;
+  if (has_node_sums && i.hop != Hop::kAcrossNodes) return fmt::format("takes '{}', the sums of one node, for those of all", of);
+  if (!has_node_sums && i.hop == Hop::kAcrossNodes) return fmt::format("takes '{}' of one rank for the sums of its node", of);
+  if (i.op == InstructionOp::kReduceScatter && i.node_ranks != node_ranks(plan, i.group))
+    return fmt::format("reduces '{}' over {} with {} ranks on a node", of, name(i.group), i.node_ranks);
+  return "";
 }
 
 }  // namespace distsetup

@@ -5,6 +5,7 @@
 // Where: members of a group are numbered as ranks are; `node_ranks` of them in a row share a node. Chunk p of a unit is member p's.
 // Left out: gathers, which NCCL's rings and trees bring over the network once for each node by themselves.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "plan/plan.h"
@@ -21,10 +22,10 @@ int node_ranks(const Plan& plan, Group group);
 // bf16 gain nothing: their sums are twice as wide.
 bool two_hops_send_less(const Plan& plan);
 
+// Why a ReduceScatter or Accumulate does not go as the plan says; empty: it does. has_node_sums: it reads what the ranks of a node
+// have added up.
+std::string hop_problem(const Plan& plan, const Schedule& schedule, const Instruction& instruction, bool has_node_sums);
 // Who exchanges with whom in a hop: the members of a group of `size`, ascending, that member `index` meets; itself among them.
 std::vector<int> hop_members(Hop hop, int size, int index, int node_ranks);
-
-// What a hop moves: the full message that it splits.
-int64_t hop_bytes(Hop hop, int64_t chunk_elements, int size, int node_ranks, Dtype dtype);
 
 }  // namespace distsetup

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "plan/node_reduction.h"
 #include "plan/update_writer.h"
 
 namespace distsetup {
@@ -233,33 +232,9 @@ void UnitCompiler::accumulate_local(int u, int target, bool fresh) {
 
 void UnitCompiler::start_reduce(int u, int full, Dtype dtype, bool last) {
   while (static_cast<int>(pending_.size()) >= plan_.strategy.reductions_in_flight) finish_reduce(last);
-  const Hop hop = node_ranks(plan_, unit(u).shard_group) > 0 ? Hop::kWithinNode : Hop::kOnly;
-  pending_.push_back(emit_reduction(u, full, dtype, hop));
+  pending_.push_back(write_reduction(*this, u, full, dtype));
   gradient_[u] = -1;
   if (path(u) == GradientPath::kAccumulated) accumulator_[u] = -1;
-}
-
-UnitCompiler::PendingReduction UnitCompiler::emit_reduction(int u, int from, Dtype dtype, Hop hop) {
-  const int together = hop == Hop::kOnly ? 0 : node_ranks(plan_, unit(u).shard_group);
-  const int64_t chunk = unit(u).shard_numel;
-  // Of a node's ranks each sends the chunks that another's place has, on every node; then each sends the sum of one.
-  const int64_t chunks = hop == Hop::kOnly         ? shards(u) - 1
-                         : hop == Hop::kWithinNode ? int64_t{together - 1} * (shards(u) / together)
-                                                   : shards(u) / together - 1;
-  const int received = add_buffer((hop == Hop::kAcrossNodes ? "S" : "R") + std::to_string(u), BufferClass::kCommunication,
-                                  chunk * chunks * size_bytes(dtype), dtype, BufferLifetime::kSpan, u);
-  Instruction& i = emit(InstructionOp::kReduceScatter, u);
-  i.bucket = u;
-  i.group = unit(u).shard_group;
-  i.bytes = hop_bytes(hop, chunk, shards(u), together, dtype);
-  i.dtype = dtype;
-  i.stream = Stream::kReduce;
-  i.hop = hop;
-  i.node_ranks = together;
-  i.uses = {from};
-  i.allocates = {received};
-  i.signals = new_event();
-  return {u, from, received, i.signals, hop};
 }
 
 // Of two hops the first: the sums of this node set out for the others. What set out before has arrived by now.
@@ -268,28 +243,11 @@ void UnitCompiler::finish_reduce(bool last) {
   pending_.pop_front();
   if (oldest.hop == Hop::kOnly) return add_reduced(oldest, last);
   finish_across_nodes(last);
-  const int u = oldest.unit, together = node_ranks(plan_, unit(u).shard_group);
-  const int sums =
-      add_buffer("N" + std::to_string(u), BufferClass::kCommunication,
-                 unit(u).shard_numel * (shards(u) / together) * size_bytes(Dtype::kF32), Dtype::kF32, BufferLifetime::kSpan, u);
-  Instruction& i = emit(InstructionOp::kAccumulate, u);
-  i.bucket = u;
-  i.hop = Hop::kWithinNode;
-  i.node_ranks = together;
-  i.waits = {oldest.event};
-  i.allocates = {sums};
-  i.uses = {oldest.full, oldest.received, sums};
-  i.frees = {oldest.full, oldest.received};
-  across_nodes_.push_back(emit_reduction(u, sums, Dtype::kF32, Hop::kAcrossNodes));
+  across_nodes_.push_back(write_second_hop(*this, oldest));
 }
 
 void UnitCompiler::finish_across_nodes(bool last) {
   for (; !across_nodes_.empty(); across_nodes_.pop_front()) add_reduced(across_nodes_.front(), last);
-}
-
-void UnitCompiler::finish_reductions(bool last) {
-  while (!pending_.empty()) finish_reduce(last);
-  finish_across_nodes(last);
 }
 
 // Into the gradient of this rank's shard.
@@ -297,8 +255,7 @@ void UnitCompiler::add_reduced(const PendingReduction& arrived, bool last) {
   const int u = arrived.unit;
   Instruction& i = emit(InstructionOp::kAccumulate, u);
   i.bucket = u;
-  i.hop = arrived.hop;
-  if (arrived.hop != Hop::kOnly) i.node_ranks = node_ranks(plan_, unit(u).shard_group);
+  i.hop = arrived.hop, i.node_ranks = arrived.node_ranks;
   i.waits = {arrived.event};
   const bool adds = micro_batch_ > 0 && path(u) == GradientPath::kReduce;
   if (on_host_ && staged_[u] < 0) i.allocates = {staged_[u] = new_unit_gradient(u)};

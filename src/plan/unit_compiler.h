@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/host_writer.h"
+#include "plan/reduction_writer.h"
 #include "plan/run_buffers.h"
 #include "plan/schedule_writer.h"
 
@@ -60,8 +61,11 @@ class UnitCompiler : protected ScheduleWriter {
     after_backward(u, last);
     if (const int experts = s_.layout->expert_unit(u); experts >= 0) after_backward(experts, last);
   }
-  void finish_reductions(bool last);  // all that are under way
-  void finish_gradients(bool last);   // of a micro-batch
+  void finish_reductions(bool last) {  // all that are under way
+    while (!pending_.empty()) finish_reduce(last);
+    finish_across_nodes(last);
+  }
+  void finish_gradients(bool last);  // of a micro-batch
 
   // --- outside of micro-batches
 
@@ -113,11 +117,6 @@ class UnitCompiler : protected ScheduleWriter {
   int reduce_replicas(int u);     // its event; -1: nobody has a copy
   void refresh_replica();
 
-  struct PendingReduction {
-    int unit = -1, full = -1, received = -1, event = -1;
-    Hop hop = Hop::kOnly;
-  };
-  PendingReduction emit_reduction(int u, int from, Dtype dtype, Hop hop);
   void finish_across_nodes(bool last);
   void add_reduced(const PendingReduction& arrived, bool last);
 
