@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <stdexcept>
 #include <tuple>
 
 #include "base/check.h"
@@ -24,6 +25,8 @@ Engine::State::State(const Plan& p, Schedule step, Device& d, Communicator& c, E
     : plan(p), device(d), communicator(c), options(o) {
   CHECK(communicator.world() == plan.mesh.world(), "communicator {} plan {}", communicator.world(), plan.mesh.world());
   CHECK(options.metered_steps == 0 || meter_installed());
+  if (plan.train.cuda_graphs && !device.can_record())
+    throw std::invalid_argument("the plan asks for CUDA graphs, and " + device.description() + " cannot record");
   meter.steps_left = options.metered_steps;
   if (plan.precision.compute == Dtype::kF16) loss_scale = initial_loss_scale(plan.precision.loss_scale);
   place = coordinates(plan.mesh, communicator.rank());

@@ -34,7 +34,6 @@ int recorded_end(const Schedule& s, const Segment& segment) {
 }
 
 std::string recording_problem(const Plan& p) {
-  if (p.hardware.accelerator != Accelerator::kCuda) return "a CPU has no launches to save";
   if (p.mesh.pp > 1) return "stages of a pipeline take tokens and messages in between";
   if (p.model.num_experts > 0) return "the host reads how many rows each expert gets";
   if (p.data.packing) return "the host reads where the documents of a row begin";

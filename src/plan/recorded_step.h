@@ -13,7 +13,7 @@ namespace distsetup {
 
 // Of a segment: the instruction behind the last one that can be recorded; the segment's first: none can.
 int recorded_end(const Schedule& schedule, const Segment& segment);
-// Why the bundled trainer cannot record a plan's micro-batches; empty: it can.
+// Why the bundled trainer cannot record a plan's micro-batches, whatever it runs on; empty: it can.
 std::string recording_problem(const Plan& plan);
 
 }  // namespace distsetup

@@ -84,7 +84,6 @@ TEST_CASE("bf16 in two hops is as near to fp32 as in one, and a rerun with poiso
   const RunResult one = train(tiny_plan(o), 8);
   CHECK(difference(two.losses, one.losses) < 2e-3);
   CHECK(two.losses.back() == Approx(fp32.losses.back()).epsilon(0.01));
-  CHECK(two.parameters != one.parameters);  // the order of sums is another
 }
 
 TEST_CASE("the optimizer on the host, LoRA and fp16 take two hops too", "[hops]") {

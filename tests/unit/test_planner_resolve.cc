@@ -324,3 +324,44 @@ TEST_CASE("a GPU without machines of its own is assumed in those of the GPU that
     CHECK(network(gpu).second.find("Gb/s per GPU, as in ") != std::string::npos);
   }
 }
+
+TEST_CASE("CUDA graphs are refused by name where the host has a part in a micro-batch") {
+  const Flags dense = {{"model", "1B"}, {"nodes", "1"}, {"cuda-graphs", "true"}};
+  const Result<Problem> p = problem_of(dense);
+  REQUIRE(p.ok());
+  CHECK(p->base.train.cuda_graphs);
+  for (const auto& [flag, text, why] : {std::tuple{"model", "mixtral_8x7b", "expert"},
+                                        {"pp", "2", "stages"},
+                                        {"gpu", "cpu", "CPU"},
+                                        {"offload-optimizer", "host", "offloaded"},
+                                        {"method", "dpo", "pairs"}}) {
+    Flags flags = dense;
+    if (std::string_view(flag) == "model")
+      flags.front().second = text;
+    else
+      flags.emplace_back(flag, text);
+    flags.emplace_back("trainer", "native");
+    const Result<Problem> refused = problem_of(flags);
+    INFO(flag << " " << text);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(says(refused.diagnostics, why));
+  }
+  CHECK(says(problem_of({{"model", "1B"}, {"trainer", "fsdp2"}, {"cuda-graphs", "true"}}).diagnostics, "bundled trainer"));
+}
+
+TEST_CASE("gradients are reduced in two hops where that sends less, or where it is asked for") {
+  const auto two_hops = [](Flags more) {
+    Flags flags = {{"model", "1B"}, {"sharding", "zero3"}};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Result<Problem> p = problem_of(flags);
+    REQUIRE(p.ok());
+    const auto plan = make_plan(*p);
+    REQUIRE(plan.ok());
+    return plan->strategy.hierarchical_reduction;
+  };
+  CHECK_FALSE(two_hops({{"nodes", "1"}}));
+  CHECK(two_hops({{"nodes", "2"}}));
+  CHECK_FALSE(two_hops({{"nodes", "2"}, {"hierarchical-reduction", "false"}}));
+  CHECK_FALSE(two_hops({{"nodes", "2"}, {"gpus", "2"}}));
+  CHECK(two_hops({{"nodes", "2"}, {"gpus", "2"}, {"hierarchical-reduction", "true"}}));
+}

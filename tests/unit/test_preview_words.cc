@@ -23,15 +23,17 @@ namespace {
 // Words of plain English, which mean here what they mean everywhere.
 const std::set<std::string> kEnglish = [] {
   std::istringstream text(
-      "a above alone all also an and any another are around as asks at back be before behind below beside between but by called can "
-      "cannot counted "
+      "a above alone all also among an and any another are around as asks at back be before behind below beside between but by called "
+      "can "
+      "cannot come counted "
       "counts divide does down each end ends every faster few fewest first fit for free from full gain gets give given gives goes "
       "half has have "
       "held here how if in into is it its kept last least less little longest loses lost many means misses more most much names near "
       "nearest "
       "needs no none not nothing now of off on once one only or other others out over own place plans predicted ran rest runs same "
-      "say says so sure "
-      "some still takes than that the their them then there these they this those tiny to together too twice under up us usable used "
+      "say says share so stay sure "
+      "some still takes than that the their them then there these they this those tiny to together too travel twice under up us "
+      "usable used "
       "was way what "
       "when where which who whole why will wins with within without would yet you states tried larger smaller others d h s ms "
       "appendix else "

@@ -147,6 +147,7 @@ Settings base_for(Settings base, std::string_view path) {
       {"parallel.offload.pin_memory", {{"parallel.offload.optimizer", "host"}, {"parallel.sharding", "zero3"}}},
       {"parallel.offload.optimizer_ratio", {{"parallel.offload.optimizer", "host"}, {"parallel.sharding", "zero3"}}},
       {"train.init", {{"model", "./weights"}}},
+      {"train.cuda_graphs", {{"hardware.gpu", "h100_sxm"}}},
       {"train.lr_decay_steps", {{"train.lr_schedule", "step"}}},
       {"train.lr_decay_factor", {{"train.lr_schedule", "step"}}},
       {"train.momentum", {{"train.optimizer", "sgd"}}},

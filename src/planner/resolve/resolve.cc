@@ -314,6 +314,7 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   take_weights(r);
   take_data(r);
   resolve_packing(r);
+  resolve_recording(r);
   take_rest(r);
   if (!r.native() && !has_error(r.said)) settle_trainer(r);
   if (has_error(r.said)) return r.said;

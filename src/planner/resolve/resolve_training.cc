@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "model/rope.h"
 #include "plan/native_program.h"
+#include "plan/recorded_step.h"
 #include "planner/resolve/adapters.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/method_defaults.h"
@@ -109,8 +110,6 @@ void resolve_training(Resolving& r) {
   t.seed = r.spec.integer("train.seed").value_or(0);
   t.deterministic = r.spec.boolean("train.deterministic").value_or(false);
   if (t.deterministic) r.refuse_elsewhere("train.deterministic");
-  t.cuda_graphs = r.spec.boolean("train.cuda_graphs").value_or(false);
-  if (t.cuda_graphs) r.refuse_elsewhere("train.cuda_graphs");
   const bool is_usual = t.method == "pretrain" && r.spec.text("train.finetune").value_or("full") == "full";
   if (!is_usual && !r.spec.find("train.learning_rate")) r.assume(fmt::format("learning rate by {}", usual->source));
 }
@@ -193,6 +192,18 @@ void resolve_optimizer(Resolving& r) {
                 : name == "muon"                                   ? OptimizerKind::kMuon
                 : name == "sgd"                                    ? OptimizerKind::kSgd
                                                                    : OptimizerKind::kAdamW;
+}
+
+void resolve_recording(Resolving& r) {
+  constexpr std::string_view kPath = "train.cuda_graphs";
+  if (!r.spec.boolean(kPath).value_or(false) || r.refuse_elsewhere(kPath)) return;
+  r.plan().train.cuda_graphs = true;
+  Plan plan = r.plan();
+  plan.mesh.pp = std::max(r.problem.pp, 1);
+  const bool on_cpu = plan.hardware.accelerator == Accelerator::kCpu;
+  if (const std::string problem = on_cpu ? "a CPU has no launches to save" : recording_problem(plan); !problem.empty())
+    r.fail(code::kUnsupportedFeature, kPath, fmt::format("CUDA graphs cannot hold this plan's steps: {}", problem),
+           "leave --cuda-graphs out");
 }
 
 }  // namespace distsetup

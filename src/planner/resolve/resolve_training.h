@@ -12,5 +12,7 @@ void resolve_batch(Resolving& r);
 // What a trainer other than the bundled one has to have.
 void resolve_optimizer(Resolving& r);
 void resolve_finetune(Resolving& r);
+// CUDA graphs, where they are asked for: after all that they depend on.
+void resolve_recording(Resolving& r);
 
 }  // namespace distsetup
