@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 
@@ -57,6 +58,19 @@ bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return fold(x) == fold(y); });
 }
 
+// Whether the edit distance is more than the limit for certain: no edit adds and none takes away more than one byte, and swaps
+// neither.
+static bool is_farther(std::string_view a, std::string_view b, size_t limit) {
+  const size_t gap = a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
+  if (gap > limit) return true;
+  std::array<int, 256> more{};  // of each byte, how many more are in a
+  for (const char c : a) ++more[static_cast<unsigned char>(c)];
+  for (const char c : b) --more[static_cast<unsigned char>(c)];
+  int only_in_a = 0, only_in_b = 0;
+  for (const int n : more) (n > 0 ? only_in_a : only_in_b) += n;
+  return static_cast<size_t>(std::max(only_in_a, -only_in_b)) > limit;
+}
+
 // 'zero4' and 'zero0', but not digits that only changed places.
 static bool differs_in_digits(std::string_view a, std::string_view b) {
   const auto is_like = [](char x, char y) { return x == y || (is_digit(x) && is_digit(y)); };
@@ -72,8 +86,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   bool is_one_of_several = false;  // 'zero4' is as near to zero0 as to zero3
   for (const std::string& candidate : candidates) {
     const std::string known = without_separators(candidate);
-    const size_t gap = known.size() > wanted.size() ? known.size() - wanted.size() : wanted.size() - known.size();
-    if (gap > limit) continue;  // the distance is at least the difference in length
+    if (is_farther(wanted, known, limit)) continue;
     const size_t distance = edit_distance(wanted, known);
     // Every letter changed is not a likeness: 'x' is not near 'y' though the distance is one.
     const bool near = distance <= limit && (distance == 0 || distance < wanted.size());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -238,9 +239,13 @@ std::vector<std::string> tables_of(const TemplateSet& templates, const std::vect
 
 Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std::string>& tables, const FileSource& source,
                              const std::string& file) {
-  Reading best;
+  struct Candidate {
+    const std::string* path;
+    std::shared_ptr<const KeyTable> table;
+    TakenParts parts;
+  };
+  std::vector<Candidate> nearest;  // those that know the most keys: only they are read, which takes long
   std::pair<size_t, size_t> most;
-  Diagnostics diagnostics;
   for (const std::string& path : tables) {
     const auto table = load_read_table(templates, path, {file, 0, 0});
     if (!table.ok()) return table.diagnostics;
@@ -249,14 +254,20 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
     std::pair<size_t, size_t> known = {num_known(**table, parts.found), 0};
     if (known.first == 0) known.second = num_half_known(**table, source, parts);
     if (known == std::pair<size_t, size_t>() || known < most) continue;
-    Diagnostics said = std::move(parts.diagnostics);
-    Reading reading = reading_of(**table, std::move(parts), path, file);
-    const auto rest = [](const Reading& one) {
-      const auto is_assumed = [](const auto& field) { return field.second.is_assumed; };
-      return std::tuple(one.lost.size(), one.num_missing, std::count_if(one.fields.begin(), one.fields.end(), is_assumed));
-    };
-    if (known == most && rest(reading) >= rest(best)) continue;
+    if (known > most) nearest.clear();
     most = known;
+    nearest.push_back({&path, *table, std::move(parts)});
+  }
+  const auto rest = [](const Reading& one) {
+    const auto is_assumed = [](const auto& field) { return field.second.is_assumed; };
+    return std::tuple(one.lost.size(), one.num_missing, std::count_if(one.fields.begin(), one.fields.end(), is_assumed));
+  };
+  Reading best;
+  Diagnostics diagnostics;
+  for (Candidate& one : nearest) {
+    Diagnostics said = std::move(one.parts.diagnostics);
+    Reading reading = reading_of(*one.table, std::move(one.parts), *one.path, file);
+    if (&one != &nearest.front() && rest(reading) >= rest(best)) continue;
     best = std::move(reading);
     diagnostics = std::move(said);
   }
