@@ -159,8 +159,8 @@ std::optional<std::string> prompt_format_of(const std::string& chat_template) {
   return out;
 }
 
-// What the API asks for, and no trainer of ours has a use for.
-void add_idle(const Json& request, std::vector<BodyMistake>& idle) {
+// What a request or the configuration asks for, and the trainer has no use for.
+void add_idle(const Json& request, const Json& provider, std::vector<BodyMistake>& idle) {
   struct IdleKey {
     const char *key, *why;
   };
@@ -172,6 +172,9 @@ void add_idle(const Json& request, std::vector<BodyMistake>& idle) {
        {"training_config.data_config.data_format", "each row says by its keys what it is"}});
   for (const IdleKey& one : kIdle)
     if (const Json* value = find_key(request, one.key)) idle.push_back({one.key, value_text(*value), one.why});
+  constexpr const char* kPrefetch = "fsdp_config.backward_prefetch";
+  if (const Json* value = find_key(provider, kPrefetch); value != nullptr && *value != "BACKWARD_PRE")
+    idle.push_back({kPrefetch, value_text(*value), "the trainer gathers the next unit beside each backward, as BACKWARD_PRE does"});
 }
 
 void add_notes(const Json& request, const Json& provider, const ServiceSettings& settings, PlannedFor whom, TrainingWords& out,
@@ -241,7 +244,7 @@ TrainingWords training_words(const Json& request, const Json& provider, const st
   add_adapter(request, list);
   add_efficiency(request, whom, list);
   add_notes(request, provider, settings, whom, out, list);
-  add_idle(request, out.idle);
+  add_idle(request, provider, out.idle);
   list.add_default("micro_batch", "--micro-batch", "2");
   list.add_default("gradient_accumulation", "--gradient-accumulation", "1");
   list.add_default("train.sequence_length", "--sequence-length", is_inline ? "2048" : "4096");
