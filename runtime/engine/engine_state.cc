@@ -110,8 +110,8 @@ void Engine::State::execute(BoundList& list, const Feed& feed) {
 // Of steps that are looked into each instruction has to run by itself; and the first ones make libraries take what they need.
 bool Engine::State::records(const BoundList& list) const {
   constexpr int64_t kPlainSteps = 2;
-  return plan.train.cuda_graphs && device.can_record() && list.schedule.phase == Phase::kStep && steps_here >= kPlainSteps &&
-         !is_metering() && !profile && !options.watch;
+  return plan.train.cuda_graphs && list.schedule.phase == Phase::kStep && steps_here >= kPlainSteps && !is_metering() && !profile &&
+         !options.watch;
 }
 
 // Instructions first to end - 1, as they were recorded when they ran here first. All streams meet before and after: events of the one

@@ -212,6 +212,9 @@ struct Setup {
   int world() const { return dp_replicate * dp_shard * cp * tp * pp; }
   // Of a 4-bit model that peft alone prepared: what is not 4-bit, and with it what is computed.
   bool stays_in_fp32() const { return finetune == Finetune::kQlora && software.unquantised_in_fp32 && !autocast; }
+  bool runs_transformers() const { return program.starts_with("hf_"); }  // a class of Transformers
+  // FSDP2 as Transformers' Trainer and TRL drive it.
+  bool is_transformers_fsdp2() const { return framework == Framework::kFsdp2 && runs_transformers(); }
   // torch.compile of a whole script (presets/programs/unknown_compiled.yaml): its head is in the graph, too.
   bool is_one_graph() const { return compiled && program == "unknown_compiled"; }
   bool accumulates_whole() const {

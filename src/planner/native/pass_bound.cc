@@ -52,7 +52,7 @@ PassBound::Part PassBound::part_of(double numel, Group shards, Group replicas) c
   } else {
     (gathers ? p.gather_s : p.refresh_s) = cast_s + collective(InstructionOp::kAllGather, shards, whole * element);
     p.last_reduce_s = reduction_s(plan_, shards, own, adds_up_ ? 4 : element);
-    p.last_first_hop_s = together == 0 ? p.last_reduce_s : first_hop_s(plan_, shards, own, adds_up_ ? 4 : element);
+    p.last_first_hop_s = first_hop_s(plan_, shards, own, adds_up_ ? 4 : element);
     if (!adds_up_) p.reduce_s = p.last_reduce_s, p.first_hop_s = p.last_first_hop_s;
     if (adds_up_ && !is_f32) p.local_add_s = add_s;
     p.add_s = add_s;

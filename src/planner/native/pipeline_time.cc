@@ -119,11 +119,7 @@ double message_s(const Plan& plan, double bytes) {
   const bool in_node = 2 * m.dp_replicate * m.dp_shard * m.cp * m.tp <= h.gpus_per_node;
   if (h.accelerator == Accelerator::kCpu)
     return in_node ? h.link_latency_s + bytes / h.link_bytes_per_s : h.network_latency_s + bytes / h.network_bytes_per_s;
-  Fabric fabric;
-  fabric.link_bytes_per_s = h.link_bytes_per_s;
-  fabric.nic_bytes_per_s = h.network_bytes_per_s;
-  fabric.domain = h.gpus_per_node;
-  return send_s(fabric, {2, in_node ? 2 : 1}, bytes);
+  return send_s(fabric_of(h), {2, in_node ? 2 : 1}, bytes);
 }
 
 TimePlan pipeline_time(const Plan& plan, const Plan& few, const std::vector<StageList>& stages) {

@@ -26,14 +26,6 @@ constexpr double kCollectiveBase = 8.4e-6;  // of a transfer between CPU ranks
 
 bool on_gpu(const Plan& plan) { return plan.hardware.accelerator == Accelerator::kCuda; }
 
-Fabric fabric_of(const HardwarePlan& h) {
-  Fabric fabric;
-  fabric.link_bytes_per_s = h.link_bytes_per_s;
-  fabric.nic_bytes_per_s = h.network_bytes_per_s;
-  fabric.domain = h.gpus_per_node;
-  return fabric;
-}
-
 // How many nodes a group spans, and how many of its ranks share one.
 struct NodeSpan {
   int nodes = 1, per_node = 1;
@@ -234,14 +226,24 @@ double sums_s(const Plan& plan, Hop hop, double chunk, double ranks, int node_ra
 
 double first_hop_s(const Plan& plan, Group group, double chunk, double element) {
   const int together = node_ranks(plan, group);
-  return hop_s(plan, group, Hop::kWithinNode, together, static_cast<int64_t>(chunk * group_size(plan.mesh, group) * element));
+  const auto bytes = static_cast<int64_t>(chunk * group_size(plan.mesh, group) * element);
+  return together == 0 ? collective_s(plan, InstructionOp::kReduceScatter, group, bytes)
+                       : hop_s(plan, group, Hop::kWithinNode, together, bytes);
 }
 
 double reduction_s(const Plan& plan, Group group, double chunk, double element) {
   const int n = group_size(plan.mesh, group), together = node_ranks(plan, group);
-  if (together == 0) return collective_s(plan, InstructionOp::kReduceScatter, group, static_cast<int64_t>(chunk * n * element));
-  return first_hop_s(plan, group, chunk, element) +
-         hop_s(plan, group, Hop::kAcrossNodes, together, static_cast<int64_t>(chunk * (n / together) * 4));
+  const double first_s = first_hop_s(plan, group, chunk, element);
+  if (together == 0) return first_s;
+  return first_s + hop_s(plan, group, Hop::kAcrossNodes, together, static_cast<int64_t>(chunk * (n / together) * 4));
+}
+
+Fabric fabric_of(const HardwarePlan& hardware) {
+  Fabric fabric;
+  fabric.link_bytes_per_s = hardware.link_bytes_per_s;
+  fabric.nic_bytes_per_s = hardware.network_bytes_per_s;
+  fabric.domain = hardware.gpus_per_node;
+  return fabric;
 }
 
 double straggling(const Plan& plan) { return 1 + plan.hardware.rates.straggler * std::log2(static_cast<double>(plan.mesh.world())); }

@@ -8,6 +8,8 @@
 
 namespace distsetup {
 
+struct Fabric;
+
 // A step's schedule as plain numbers, in the order of its instructions: what simulate walks for seconds and bytes. Lists of plans that
 // differ in the micro-batch alone are the same; `programs` then costs another number of tokens (program_time, profile).
 struct StepList {
@@ -39,6 +41,8 @@ struct StepList {
 };
 StepList step_list(const Plan& plan, const Schedule& schedule);
 
+Fabric fabric_of(const HardwarePlan& hardware);  // what transfers between its GPUs go over
+
 double straggling(const Plan& plan);  // the slowest of many ranks sets the pace: a factor of a step's seconds
 
 // One collective over `group` that moves `bytes` (the full message of a gather or reduction).
@@ -48,7 +52,7 @@ double collective_s(const Plan& plan, InstructionOp op, Group group, int64_t byt
 double hop_s(const Plan& plan, Group group, Hop hop, int node_ranks, int64_t bytes);
 // What arrives for a chunk of so many elements is added up; `ranks` share its unit.
 double sums_s(const Plan& plan, Hop hop, double chunk, double ranks, int node_ranks, double element_bytes);
-// The first of two hops of a reduction of chunks of so many elements, one for each rank of the group.
+// The first of two hops of a reduction of chunks of so many elements, one for each rank of the group; where it goes in one, all of it.
 double first_hop_s(const Plan& plan, Group group, double chunk, double element_bytes);
 // Transfers of a reduction, in one hop or two: of chunks of so many elements, one for each rank of the group.
 double reduction_s(const Plan& plan, Group group, double chunk, double element_bytes);

@@ -151,7 +151,7 @@ void fill_symbols(const Setup& s, int64_t* values) {
   put(Symbol::kComputeBytes, s.compute == Dtype::kF32 || s.stays_in_fp32() ? 4 : 2);
   // TRL's chunked_nll makes head and loss of 256 tokens at a time (trl/trainer/sft_trainer.py).
   constexpr int64_t kTrlChunk = 256;
-  const bool in_trl = s.loss == LossHead::kChunkedHead && s.framework == Framework::kFsdp2 && s.program.starts_with("hf_");
+  const bool in_trl = s.loss == LossHead::kChunkedHead && s.is_transformers_fsdp2();
   put(Symbol::kGroup, in_trl ? std::max<int64_t>(1, tokens / kTrlChunk) : s.loss_chunks);
   // Liger's fused linear cross entropy: a chunk's logits are about as large as the hidden states, its rows rounded up to a power of
   // two (liger_kernel/ops/fused_linear_cross_entropy.py).

@@ -98,7 +98,7 @@ std::string widths_text(const Difficulty& difficulty, const Setup& setup, bool o
 
 // Programs list the layers of one code base; Transformers' are what many scripts run. Nobody knows whether an unnamed one has them.
 bool has_own_layers(const Setup& s) {
-  if (s.own_program != nullptr || s.program.starts_with("hf_") || s.program == "hand_written") return true;
+  if (s.own_program != nullptr || s.runs_transformers() || s.program == "hand_written") return true;
   if (s.software.is_assumed || lists_nothing(s)) return false;
   constexpr struct {
     std::string_view program, stack;  // the beginning of both

@@ -45,7 +45,7 @@ FamilyAttention class_attention(const Resolving& r) {
   const std::string& family = r.problem.base.model.family;
   const auto& programs = r.problem.trainer.programs;
   const auto usual = programs.find("eager");
-  const bool is_its_class = r.problem.setup.program.starts_with("hf_") && usual != programs.end() && usual->second != "hf_fused";
+  const bool is_its_class = r.problem.setup.runs_transformers() && usual != programs.end() && usual->second != "hf_fused";
   if (!is_its_class || !is_family(r.presets, family)) return {};
   const Result<Family> found = find_family(r.presets, family, r.spec.at("model"));
   return found.ok() ? found->attention : FamilyAttention{};
@@ -54,7 +54,7 @@ FamilyAttention class_attention(const Resolving& r) {
 // Of a setting that nobody made: "sdpa" unless the class or the release has none.
 void assume_class_attention(Resolving& r, const FamilyAttention& has, std::optional<std::string>& asked) {
   const Setup& s = r.problem.setup;
-  const bool before_sdpa = s.program.starts_with("hf_") && s.software.released > 0 && s.software.released < kTransformersSdpaSince;
+  const bool before_sdpa = s.runs_transformers() && s.software.released > 0 && s.software.released < kTransformersSdpaSince;
   if (asked.has_value() || !lists_scores(s) || (has.by_default != "eager" && !before_sdpa)) return;
   asked = "eager";
   if (has.by_default == "eager")
@@ -124,7 +124,7 @@ void resolve_linear_attention(Resolving& r) {
             : fmt::format("'{}' has no layers of linear attention", g.name),
         "leave it out");
   if (*asked == "fla") return;
-  if (!s.program.starts_with("hf_"))
+  if (!s.runs_transformers())
     return r.fail(code::kUnsupportedFeature, kPath,
                   fmt::format("program '{}' does not run Transformers' layers, whose loop stands in for the kernels", s.program),
                   "--linear-attention fla, or --trainer fsdp1, ddp or deepspeed");

@@ -244,7 +244,7 @@ void resolve_program(Resolving& r) {
   const auto usual = facts.programs.find("eager");
   const bool of_trainer = usual != facts.programs.end() && usual->second.starts_with("hf_");
   const bool is_adamw = r.spec.text("train.optimizer").value_or("adamw") == "adamw";
-  if (of_trainer && is_adamw && !s.program.starts_with("hf_") && !s.is_one_graph() && !traits.python_hooks) {
+  if (of_trainer && is_adamw && !s.runs_transformers() && !s.is_one_graph() && !traits.python_hooks) {
     s.optimizer_implementation = OptimizerImplementation::kForeach;
     r.assume("torch.optim.AdamW as it comes, with a copy of the parameters' size in its step (foreach; fused=True has none)");
   }
@@ -269,9 +269,9 @@ void settle_setup(Resolving& r) {
   set_software(r.problem.trainer, s);
   s.software.is_assumed = !is_named(r);
   // The Trainer's use_liger_kernel replaces more than the loss (liger_kernel/transformers/monkey_patch.py).
-  if (s.loss == LossHead::kLiger && s.program.starts_with("hf_")) s.fused_norm = s.fused_rope = s.fused_swiglu = true;
+  if (s.loss == LossHead::kLiger && s.runs_transformers()) s.fused_norm = s.fused_rope = s.fused_swiglu = true;
   // Transformers' own choice, where neither the user nor a file says another.
-  const bool assumes_kernel = s.program.starts_with("hf_") && !r.spec.text("trainer.attention").has_value() && s.flash_attention;
+  const bool assumes_kernel = s.runs_transformers() && !r.spec.text("trainer.attention").has_value() && s.flash_attention;
   const std::string_view kernel = !assumes_kernel           ? ""
                                   : s.program == "hf_eager" ? ", attention sdpa (before Transformers 4.36: --attention eager)"
                                                             : ", attention sdpa";
@@ -281,7 +281,7 @@ void settle_setup(Resolving& r) {
   read_backward_prefetch(r);
   read_overlap(r);
   // Without the packages Transformers runs the recurrence as a loop of PyTorch's operations, several times slower.
-  if (s.model.scan_channels > 0 && s.program.starts_with("hf_") && !s.torch_delta_rule)
+  if (s.model.scan_channels > 0 && s.runs_transformers() && !s.torch_delta_rule)
     r.assume(s.model.delta_heads > 0
                  ? "flash-linear-attention installed, for its recurrent layers (--linear-attention torch: it is not)"
                  : "fused kernels for its recurrent layers installed (mamba-ssm)");

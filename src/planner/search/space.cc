@@ -52,7 +52,7 @@ class Space {
           c.virtual_stages = stages;
           for (const int cp : sizes(world / tp / pp, p_.cp, "context_parallel")) {
             // accelerate splits what the loop hands it (maybe_context_parallel), which no flag makes a loop do.
-            if (cp > 1 && p_.cp == 0 && p_.setup.framework == Framework::kFsdp2 && p_.setup.program.starts_with("hf_")) continue;
+            if (cp > 1 && p_.cp == 0 && p_.setup.is_transformers_fsdp2()) continue;
             if (cp > 1 && !(splits_sequence(cp) && bundled_splits({.tp = tp, .cp = cp}, p_.cp))) continue;
             c.cp = cp;
             experts(c, world / tp / pp / cp);

@@ -261,8 +261,8 @@ StepModel::Transfers StepModel::sharded_transfers(const StepLayer& one, const Sl
   const double gather = from_host && whole ? 0 : gather_layer_s(layer) + shared_link;
   // hpZ: backward gathers from the copy that fewer ranks share.
   const bool again = s_.sharding == Sharding::kZero3 && s_.reshard_after_forward;
-  const double of_copy = all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters));
-  const double gather_again = s_.hpz > 1 ? of_copy : gather, again_s = again ? gather_again : 0;
+  const auto of_copy = [&] { return all_gather_s(c_.fabric, group_span(c_.fabric, s_.hpz, s_.tp), gathered_bytes(layer.parameters)); };
+  const double again_s = !again ? 0 : s_.hpz > 1 ? of_copy() : gather;
   const double root = (s_.model.tied_embeddings ? 1 : 2) * static_cast<double>(s_.model.vocabulary) * rank_.hidden / s_.tp;
   const double scatter = scatter_layer_s(layer, one.trained);
   // What stays gathered is gathered by the first micro-batch alone, what adds up whole is reduced by the last.
