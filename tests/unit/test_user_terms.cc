@@ -41,10 +41,19 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
     INFO(model << " " << format_diagnostics(other.diagnostics));
     REQUIRE(other.ok());
     CHECK(other->trainer.name == "fsdp2");
-    CHECK_FALSE(other->why_not_native.empty());
-    CHECK(assumes(*other, "the first that can: the native trainer cannot run"));
+    CHECK(other->stands_in.starts_with("the first trainer that can: "));
+    CHECK(assumes(*other, "the first trainer that can: the native trainer cannot run"));
     CHECK(other->trainer.label == "FSDP2 (Hugging Face Trainer)");  // torchtitan has neither
   }
+  const Flags grok = {{"model", "grok_1"}, {"nodes", "16"}};
+  const Result<Problem> next = resolved(grok, {"FSDP2 (Hugging Face Trainer)"});
+  REQUIRE(next.ok());
+  CHECK(next->trainer.name == "megatron");
+  CHECK(assumes(*next, "since it does not fit with FSDP2 (Hugging Face Trainer): the native trainer cannot run"));
+  std::vector<std::string> all = {"FSDP2 (Hugging Face Trainer)", "Megatron-Core", "DeepSpeed (Hugging Face Trainer)",
+                                  "FSDP1 (Hugging Face Trainer)"};
+  const Result<Problem> none = resolved(grok, all);
+  CHECK(first_error(none.diagnostics).starts_with("the native trainer cannot run"));
   const Result<Problem> in_fp8 = resolved({{"model", "8B"}, {"nodes", "1"}, {"precision", "fp8"}});
   REQUIRE(in_fp8.ok());
   CHECK(in_fp8->trainer.label == "FSDP2 (torchtitan)");

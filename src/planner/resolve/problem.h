@@ -35,10 +35,10 @@ inline std::vector<int> node_counts_from(int fewest) {
 }
 
 struct Problem {
-  Plan base;                   // all that is settled; mesh, strategy, micro_batch, recompute are the search's
-  TrainerFacts trainer;        // what the trainer of base.strategy.trainer has
-  std::string chosen_for;      // the target whose trainer it is; empty: the user named the trainer
-  std::string why_not_native;  // nobody was named and the bundled trainer cannot run this: why. Empty: not so
+  Plan base;               // all that is settled; mesh, strategy, micro_batch, recompute are the search's
+  TrainerFacts trainer;    // what the trainer of base.strategy.trainer has
+  std::string chosen_for;  // the target whose trainer it is; empty: the user named the trainer
+  std::string stands_in;   // nobody was named and the bundled trainer cannot run this: why it is this one. Empty: not so
   // For trainers other than the bundled one: all that is settled, as the models of their memory and time take it.
   Setup setup;
   std::map<std::string, Gpu> gpus;  // by preset id: smallest-that-fits tries others

@@ -186,8 +186,7 @@ class FrameworkPredictor final : public Predictor {
       return fmt::format(", which target {} is for; --trainer native plans for the bundled one", p_.chosen_for);
     if (p_.trainer.name == kUnknownProgram)
       return ": --trainer NAME plans for the trainer that it is like, --program NAME with its layers (distsetup list programs)";
-    if (p_.why_not_native.empty()) return ": the bundled trainer does not run this plan";
-    return fmt::format(", the first trainer that can: {}", p_.why_not_native);
+    return p_.stands_in.empty() ? ": the bundled trainer does not run this plan" : ", " + p_.stands_in;
   }
 
   int64_t capacity() const { return p_.base.hardware.memory_bytes; }
