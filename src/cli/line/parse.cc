@@ -13,6 +13,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "base/diagnostic_codes.h"
@@ -45,10 +46,18 @@ bool is_value_of(const SpecKey& key, std::string_view word) {
   return is_number && (key.type == SettingType::kInt || key.type == SettingType::kDouble);
 }
 
+// 'offload' begins 'offload-optimizer', and 'gbs' are the first letters of 'global-batch-size'.
+bool is_begin_of(std::string_view word, std::string_view flag) {
+  std::string letters;
+  for (size_t i = 0; i < flag.size(); ++i)
+    if (i == 0 || flag[i - 1] == '-') letters += flag[i];
+  return flag.starts_with(std::string(word) + "-") || (word.size() > 2 && letters == word);
+}
+
 // What the word says beside a flag: "--lora" is a value of a setting, --finetune lora; "--offload" is how several flags begin. Empty:
 // nothing, or too much to print.
 std::vector<std::string> meant_otherwise(const Command& command, std::string_view word) {
-  constexpr size_t kMostValues = 2, kMostFlags = 4;
+  constexpr size_t kMostValues = 2, kMostFlags = 6;
   const std::string_view bare = word.substr(word.find_first_not_of('-'));
   const auto is_it = [bare](std::string_view one) { return same_name(one, bare); };
   std::vector<std::string> values, other_names, flags;
@@ -60,16 +69,25 @@ std::vector<std::string> meant_otherwise(const Command& command, std::string_vie
       if (is_it(choice.value)) values.push_back(setting);
       if (std::any_of(choice.aliases.begin(), choice.aliases.end(), is_it)) other_names.push_back(setting);
     }
-    const auto begins = [bare](const SettingFlag& flag) { return flag.name.starts_with(std::string(bare) + "-"); };
-    const auto flag = std::find_if(key.flags.begin(), key.flags.end(), begins);
+    const auto is_like = [bare](const SettingFlag& flag) { return is_begin_of(bare, flag.name); };
+    const auto flag = std::find_if(key.flags.begin(), key.flags.end(), is_like);
     if (flag != key.flags.end()) flags.push_back(fmt::format("--{}", flag->name));
   }
   for (const Flag& flag : command.flags) {
-    if (flag.name.starts_with(std::string(bare) + "-")) flags.push_back("--" + flag.name);
+    if (is_begin_of(bare, flag.name)) flags.push_back("--" + flag.name);
   }
   if (values.empty()) values = std::move(other_names);
   if (!values.empty() && values.size() <= kMostValues) return values;
   return flags.size() <= kMostFlags ? flags : std::vector<std::string>{};
+}
+
+// 'bandwidth' ends 'network-bandwidth' and others; of a word that is near to nothing.
+std::vector<std::string> ended_by(const std::vector<std::string>& flags, std::string_view word) {
+  constexpr size_t kMost = 5;
+  const std::string end = "-" + std::string(word.substr(word.find_first_not_of('-')));
+  std::vector<std::string> found;
+  std::copy_if(flags.begin(), flags.end(), std::back_inserter(found), [&end](const std::string& one) { return one.ends_with(end); });
+  return found.size() <= kMost ? found : std::vector<std::string>{};
 }
 
 // sbatch's own letters for what a flag says here; "" = the word is none of them.
@@ -94,7 +112,8 @@ Diagnostic unknown_flag(const Command& command, std::string_view word) {
   std::vector<std::string> meant = meant_otherwise(command, word.substr(0, word.find('=')));
   const std::vector<std::string> known = flag_spellings(command);
   if (const std::string letter = of_sbatch(command, word); !letter.empty()) meant = {letter};
-  if (const std::string nearest = nearest_name(word, known); meant.empty() && !nearest.empty()) meant = {nearest};
+  if (const std::string nearest = nearest_name(word, known); meant.empty())
+    meant = nearest.empty() ? ended_by(known, word.substr(0, word.find('='))) : std::vector{nearest};
   const std::string help = meant.empty()
                                ? fmt::format("flags: distsetup {} --help", command.name)
                                : fmt::format("did you mean {}'{}'", meant.size() == 1 ? "" : "one of ", fmt::join(meant, "', '"));

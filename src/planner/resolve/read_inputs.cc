@@ -69,7 +69,8 @@ void read_model(const Spec& spec, const Presets& presets, const std::string& roo
             fs::is_directory(path, failure) ? own_run(path.string(), *model, spec.at("model")) : std::nullopt)
       said.push_back(std::move(*own));
     else if (fs::path(*model).is_absolute() || model->starts_with(".") || fs::is_directory(path, failure))
-      said.push_back(error(code::kUnreadableFile, spec.at("model"), fmt::format("no config.json in '{}'", *model),
+      said.push_back(error(code::kUnreadableFile, spec.at("model"),
+                           (fs::exists(path, failure) ? "no config.json in '" : "there is no folder '") + *model + "'",
                            is_of_hub ? fmt::format("download it: hf download {} config.json", *model) : instead_of(path, *model)));
     return;
   }
