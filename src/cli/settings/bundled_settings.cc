@@ -70,6 +70,7 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   if (setting.path == "data.synthetic" && !is_native_) return because("a matter of the data: --data");
   if (setting.path == "data.packing" && !is_native_)
     return because("a plan of another trainer counts full rows, as packing makes them");
+  if (setting.path == "train.beta" && !is_native_) return because("how preferences become a loss is the script's matter");
   if (setting.path == "trainer.attention" && is_native_) return because("the bundled trainer takes the kernel that suits its GPU");
   if (setting.path == "trainer.loss_head" && is_native_)
     return because("the bundled trainer makes its loss in ways of its own: --loss-head");

@@ -10,7 +10,7 @@
 #include "base/names.h"
 #include "codegen/lint/file_text.h"
 #include "codegen/lint/misspelt.h"
-#include "codegen/lint/other_releases.h"
+#include "codegen/tables/other_releases.h"
 #include "codegen/lint/unknown_names.h"
 #include "codegen/tables/name_table.h"
 

@@ -11,7 +11,7 @@
 #include "base/names.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/misspelt.h"
-#include "codegen/lint/other_releases.h"
+#include "codegen/tables/other_releases.h"
 #include "codegen/lint/trainer_match.h"
 #include "codegen/lint/unknown_names.h"
 #include "codegen/tables/name_table.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "codegen/lint/other_releases.h"
+#include "codegen/tables/other_releases.h"
 
 namespace distsetup::lint {
 namespace {
@@ -92,7 +92,7 @@ void report_unknown_names(const Document& d, const UnknownNames& names, NamesOf 
   for (const UnknownName& one : names.all) {
     const std::string release = gone_since(names.table, one.name);
     const bool is_gone = !release.empty();
-    if (release == kNever) continue;
+    if (release == kNeverGone) continue;
     (is_gone ? gone : one.near.empty() ? own : misspelt).push_back(&one);
   }
   const bool is_fork = whose == NamesOf::kExtendedParser && (own.size() + gone.size() >= kFewOwn || misspelt.size() > kFewOwn);

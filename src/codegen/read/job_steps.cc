@@ -117,7 +117,8 @@ RunLines::RunLines(const Document& document) {
 
 bool RunLines::is_run(const ScriptPart& part, const LaunchLine& line) const {
   if (shows_help(line)) return false;
-  if (!is_plain(part, line)) return true;
+  // Beside what trains a start that scores or generates is a step of its own.
+  if (!is_plain(part, line)) return !has_launched_ || (starts_training(part.script, part.lines, line) && !trains_nothing(line));
   return !has_launched_ && (!has_training_ || starts_training_itself(line));
 }
 

@@ -146,39 +146,6 @@ void drop_defaults_of_part(const Reading& reading, ReadFields& fields) {
   if (is_part) std::erase_if(fields, [&](const auto& one) { return one.second.is_assumed && !is_of_fsdp(one.second.key); });
 }
 
-// accelerate launch takes its file for what the command does not say (accelerate/commands/launch.py, _validate_launch_command).
-void drop_overridden(const Reading& reading, const std::vector<Reading>& readings, ReadFields& fields) {
-  if (reading.tool != "accelerate") return;
-  for (const Reading& line : readings) {
-    if (line.table != "launchers/accelerate.yaml") continue;
-    for (const auto& [name, field] : line.fields) {
-      if (!field.is_assumed) fields.erase(name);
-    }
-  }
-}
-
-// train.py --config a.yaml --learning_rate "$LR": the line is over the file, whatever its value is.
-void drop_overridden_by_unknown(const Reading& file, const std::vector<Reading>& readings, ReadFields& fields) {
-  for (const Reading& line : readings) {
-    if (!line.is_over_file || file.is_over_file || line.table != file.table) continue;
-    for (const LostKey& lost : line.lost) {
-      if (!lost.reason.starts_with("only the running script knows")) continue;
-      std::erase_if(fields, [&lost](const auto& one) { return is_same_key(one.second.key, lost.key); });
-    }
-  }
-}
-
-// What says that accelerate launch starts FSDP: the first of its settings; nullptr: it does not.
-const ReadField* fsdp_of_launch(const Reading& reading) {
-  const auto trainer = reading.fields.find("strategy.trainer");
-  if (reading.tool != "accelerate" || trainer == reading.fields.end() || !field_text(trainer->second.value).starts_with("fsdp"))
-    return nullptr;
-  for (const auto& one : reading.fields) {
-    if (one.second.key.starts_with("fsdp_config.") && one.second.at.line > 0) return &one.second;
-  }
-  return &trainer->second;
-}
-
 struct KeyPlace {
   std::string key;
   Location at;
@@ -196,6 +163,61 @@ std::optional<KeyPlace> deepspeed_of_run(const Reading& reading) {
     if ((is_stage || is_named) && field.at.line > 0 && (!found || field.at.line < found->at.line)) found = {field.key, field.at};
   }
   return found;
+}
+
+bool is_of_running_script(const LostKey& lost) { return lost.reason.starts_with("only the running script knows"); }
+
+// accelerate launch takes its file for what the command does not say (accelerate/commands/launch.py, _validate_launch_command).
+void drop_overridden(const Reading& reading, const std::vector<Reading>& readings, ReadFields& fields) {
+  if (reading.tool != "accelerate") return;
+  for (const Reading& line : readings) {
+    if (line.table != "launchers/accelerate.yaml") continue;
+    for (const auto& [name, field] : line.fields) {
+      if (!field.is_assumed) fields.erase(name);
+    }
+    for (const LostKey& lost : line.lost) {
+      if (is_of_running_script(lost))
+        std::erase_if(fields, [&lost](const auto& one) { return is_same_key(one.second.key, lost.key); });
+    }
+  }
+}
+
+// MULTI_GPU and --multi_gpu start as many processes as there are GPUs. What they run is the Trainer's to say: with --deepspeed or
+// --fsdp it is that engine (Transformers 5.23.0, training_args.py, sets ACCELERATE_USE_DEEPSPEED; accelerate 1.15.0, state.py, reads
+// it).
+void drop_processes_of_launch(const Reading& reading, const std::vector<Reading>& readings, ReadFields& fields) {
+  const auto sharding = fields.find("strategy.sharding");
+  const bool is_launch = reading.tool == "accelerate" || reading.table == "launchers/accelerate.yaml";
+  if (!is_launch || sharding == fields.end() || field_text(sharding->second.value) != "ddp") return;
+  const bool has_engine = std::any_of(readings.begin(), readings.end(), [&reading](const Reading& other) {
+    const auto form = other.fields.find("strategy.sharding");
+    const bool is_fsdp = form != other.fields.end() && form->second.key.starts_with("fsdp");
+    return &other != &reading && other.tool != "accelerate" && (is_fsdp || deepspeed_of_run(other).has_value());
+  });
+  if (has_engine)
+    for (const char* name : {"strategy.sharding", "strategy.trainer"}) fields.erase(name);
+}
+
+// train.py --config a.yaml --learning_rate "$LR": the line is over the file, whatever its value is.
+void drop_overridden_by_unknown(const Reading& file, const std::vector<Reading>& readings, ReadFields& fields) {
+  for (const Reading& line : readings) {
+    if (!line.is_over_file || file.is_over_file || line.table != file.table) continue;
+    for (const LostKey& lost : line.lost) {
+      if (!is_of_running_script(lost)) continue;
+      std::erase_if(fields, [&lost](const auto& one) { return is_same_key(one.second.key, lost.key); });
+    }
+  }
+}
+
+// What says that accelerate launch starts FSDP: the first of its settings; nullptr: it does not.
+const ReadField* fsdp_of_launch(const Reading& reading) {
+  const auto trainer = reading.fields.find("strategy.trainer");
+  if (reading.tool != "accelerate" || trainer == reading.fields.end() || !field_text(trainer->second.value).starts_with("fsdp"))
+    return nullptr;
+  for (const auto& one : reading.fields) {
+    if (one.second.key.starts_with("fsdp_config.") && one.second.at.line > 0) return &one.second;
+  }
+  return &trainer->second;
 }
 
 // The Trainer takes DeepSpeed's engine where a run has both, and what the file of accelerate says of FSDP is lost.
@@ -242,6 +264,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
     }
     drop_defaults_of_part(reading, fields);
     drop_overridden(reading, readings, fields);
+    drop_processes_of_launch(reading, readings, fields);
     drop_overridden_by_unknown(reading, readings, fields);
     drop_scheduler_of_trainer(readings, fields);
     shorten_schedule(reading, fields);

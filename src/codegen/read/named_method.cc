@@ -207,7 +207,7 @@ void assume_fsdp_of_trainer(const Location& at, bool has_no_axes, Reading& readi
   const auto sharding = reading.fields.find("strategy.sharding");
   if (!is_of_trainer(reading) || sharding == reading.fields.end() || !sharding->second.key.starts_with("fsdp")) return;
   const auto version = reading.fields.find("options.fsdp_version");
-  const bool is_first = version != reading.fields.end() && field_text(version->second.value) == "1";
+  const bool is_first = version != reading.fields.end() ? field_text(version->second.value) == "1" : reading.is_of_old_trainer;
   const auto assume = [&](const char* field, Json value) {
     reading.fields.emplace(field, ReadField{std::move(value), "(trainer)", at, true});
   };

@@ -17,6 +17,7 @@
 #include "codegen/read/settings.h"
 #include "codegen/read/value_search.h"
 #include "codegen/tables/accepted_names.h"
+#include "codegen/tables/other_releases.h"
 
 namespace distsetup {
 namespace {
@@ -33,6 +34,7 @@ class TableReading {
         reading_.tool = tool;
     }
     tell_extended_sections();
+    complete_fsdp_words();
     assume_defaults();
   }
 
@@ -152,14 +154,35 @@ class TableReading {
                             std::any_of(table_.reads.begin(), table_.reads.end(), has_row);
       if (is_below_one && is_listed && !is_known) extended.insert(section);
     }
-    for (const std::string& section : extended) {
-      FoundKey one;
-      one.key = "extended." + section;
-      one.text = "true";
-      one.is_assumed = true;
-      one.at = {reading_.file, 0, 0};
-      found_.push_back(std::move(one));
+    for (const std::string& section : extended) tell("extended." + section);
+  }
+
+  // A key of ours, for `given` of rows.
+  void tell(std::string key) {
+    FoundKey one;
+    one.key = std::move(key);
+    one.text = "true";
+    one.is_assumed = true;
+    one.at = {reading_.file, 0, 0};
+    found_.push_back(std::move(one));
+  }
+
+  // --fsdp auto_wrap names no strategy: FULL_SHARD it is (Transformers 5.23.0, training_args.py, _apply_legacy_fsdp_to_config; before
+  // that accelerate's default). An argument that has gone says that an older release reads the file: `given: {old_trainer: "*"}`.
+  void complete_fsdp_words() {
+    if (std::find(table_.words.begin(), table_.words.end(), "fsdp") == table_.words.end()) return;
+    const auto is_word = [](const FoundKey& one) { return one.key == "fsdp"; };
+    const auto is_none = [&](const FoundKey& one) { return is_word(one) && (one.text == "auto_wrap" || one.text == "offload"); };
+    const auto first = std::find_if(found_.begin(), found_.end(), is_word);
+    if (first != found_.end() &&
+        std::count_if(found_.begin(), found_.end(), is_word) == std::count_if(found_.begin(), found_.end(), is_none)) {
+      FoundKey strategy = *first;
+      strategy.text = "full_shard";
+      found_.insert(first, std::move(strategy));
     }
+    reading_.is_of_old_trainer =
+        std::any_of(found_.begin(), found_.end(), [](const FoundKey& one) { return !gone_since("trainer", one.key).empty(); });
+    if (reading_.is_of_old_trainer) tell("old_trainer");
   }
 
   void assume_defaults() {

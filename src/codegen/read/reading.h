@@ -64,8 +64,9 @@ struct Reading {
   std::vector<std::string> assigned;  // keys of ReadChoices::assignments that it knows
   std::string other_method;           // what no plan does: "'grpo.py' trains by rollouts"; empty: nothing says that
   Location other_method_at;
-  bool is_own_program = false;  // the tool's own program is started: its defaults hold for the file that the line names, too
-  bool is_over_file = false;    // of a command line: the tool takes it over the file that the line names
+  bool is_own_program = false;     // the tool's own program is started: its defaults hold for the file that the line names, too
+  bool is_of_old_trainer = false;  // it has arguments that TrainingArguments lost with Transformers 5 or after
+  bool is_over_file = false;       // of a command line: the tool takes it over the file that the line names
 };
 
 // Takes back what the tool's defaults say, but for which trainer it is.

@@ -159,6 +159,10 @@ ReadSettings settings_of(const ReadFields& fields) {
       if (read.value == true) out.lost.push_back({read.key, "true", "a plan of this trainer is without torch.compile", read.at});
       continue;
     }
+    if (field == "options.preference_beta" && text_of(fields, "train.method") == "dpo") {  // of others it is another number
+      add("train.beta", field_text(read.value));
+      continue;
+    }
     if (const auto it = std::find_if(kPaths.begin(), kPaths.end(), is_field); it != kPaths.end()) {
       std::string text = field_text(read.value);
       if (field == "recompute.policy" && text == "every_k")

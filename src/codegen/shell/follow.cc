@@ -237,6 +237,8 @@ class Walker {
   Truth command(ShellCommand& one) {
     const Truth truth = truth_of(one, variables_);
     one.expanded = words_of_eval(variables_.expand_words(one.words));
+    // What a text is not known in whole of is still as it was typed: eval expands what it makes of its words.
+    if (!one.words.empty() && one.words[0].text == "eval") one.expanded = variables_.expand_words(one.expanded);
     for (const ShellWord& word : one.words) {
       if (one.undecided.empty()) one.undecided = variables_.undecided(word);
     }

@@ -1,4 +1,4 @@
-#include "codegen/lint/other_releases.h"
+#include "codegen/tables/other_releases.h"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 #include "codegen/tables/name_table.h"
 #include "codegen/tables/templates.h"
 
-namespace distsetup::lint {
+namespace distsetup {
 namespace {
 
 using WordOfName = std::map<std::string, std::string, std::less<>>;
@@ -56,4 +56,4 @@ std::string meant_by(std::string_view table, std::string_view name) {
   return word_of(kNames, table, name);
 }
 
-}  // namespace distsetup::lint
+}  // namespace distsetup
