@@ -120,6 +120,25 @@ TEST_CASE("tensor parallelism: fewer kv heads than ranks are a matter of Megatro
   CHECK(megatron.find("from core 0.16 on, the plan is for megatron-core 0.15") != std::string::npos);
 }
 
+// A pair is two sequences of one forward, whichever trainer runs it.
+TEST_CASE("DPO: every trainer has both sequences of a pair in memory") {
+  const Flags run = {{"micro-batch", "4"}, {"gradient-accumulation", "1"}, {"seq", "1024"}, {"recompute", "none"}};
+  for (const char* trainer : {"ddp", "fsdp2", "deepspeed"}) {
+    INFO(trainer);
+    const Plan pairs = plan_of(one_node("qwen2.5_0.5b", trainer, with(run, {{"method", "dpo"}})));
+    const Plan samples = plan_of(one_node("qwen2.5_0.5b", trainer, with(run, {{"method", "sft"}})));
+    CHECK(pairs.micro_batch == 4);
+    CHECK(pairs.train.global_batch == samples.train.global_batch);
+    const auto activations = [](const Plan& plan) { return static_cast<double>(plan.memory.peak_allocated_bytes); };
+    const Plan doubled = plan_of(
+        one_node("qwen2.5_0.5b", trainer,
+                 {{"micro-batch", "8"}, {"gradient-accumulation", "1"}, {"seq", "1024"}, {"recompute", "none"}, {"method", "sft"}}));
+    CHECK(activations(pairs) >= 0.95 * activations(doubled));
+    CHECK(activations(pairs) > 1.3 * activations(samples));
+    CHECK(pairs.time.step_s > 1.5 * samples.time.step_s);
+  }
+}
+
 TEST_CASE("time: MFU is over the peak that is named") {
   const Flags run = {{"gpu", "h100_sxm"},     {"gpus", "8"}, {"nodes", "1"}, {"model", "llama3_8b"},
                      {"trainer", "megatron"}, {"tp", "2"},   {"seq", "8192"}};

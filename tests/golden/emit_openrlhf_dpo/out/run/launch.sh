@@ -3,7 +3,7 @@
 # command: distsetup emit --target openrlhf --method dpo --model llama3.1_8b --nodes 1 --gpus 8
 # plan: llama3.1_8b, zero3, recompute full, bf16: fits
 # 1 node × 8 GPUs = 8 ranks
-# global batch 128 = micro-batch 4 × accumulation 4 × data-parallel 8
+# global batch 128 = micro-batch 2 × accumulation 8 × data-parallel 8
 #
 # Starts OpenRLHF, one process per GPU, by torchrun; the data set and anything else are added:
 #   launch.sh --data.dataset OpenRLHF/preference_dataset_mixture2_and_safe_pku --data.chosen_key chosen --data.rejected_key rejected
@@ -21,7 +21,7 @@ arguments=(
   --data.max_samples 128000
   --train.max_epochs 1
   --train.batch_size 128
-  --train.micro_batch_size 4
+  --train.micro_batch_size 2
   --train.seed 0
   --ds.zero_stage 3
   --ds.param_dtype bf16
