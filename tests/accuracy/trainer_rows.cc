@@ -118,7 +118,9 @@ void loss(Setup& s, const Row& row) {
     s.loss = LossHead::kChunkedHead;
     s.loss_chunks = static_cast<int>(std::max<int64_t>(1, s.tokens() / kChunk));
   }
-  if (contains(row.text("framework"), "unsloth") || contains(notes, "unsloth")) s.loss = LossHead::kFusedKernel;
+  constexpr int kCutSince = 202411;  // unsloth fa8e59eb1b; before it logits are kept, and their gradient takes their place
+  if (contains(row.text("framework"), "unsloth") || contains(notes, "unsloth"))
+    s.loss = s.software.released < kCutSince ? LossHead::kFusedKernel : LossHead::kCutCrossEntropy;
 }
 
 void lengths(Setup& s, const Row& row) {

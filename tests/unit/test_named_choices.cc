@@ -139,6 +139,17 @@ TEST_CASE("DPO: every trainer has both sequences of a pair in memory") {
   }
 }
 
+TEST_CASE("Unsloth: the loss of the planned release is an assumption until it is named") {
+  const Flags run = {{"code-base", "unsloth"}, {"finetune", "qlora"}, {"gpus", "1"}};
+  const auto assumes = [&](const Flags& more) {
+    const Problem problem = problem_of(one_node("llama3_8b", "ddp", with(run, more)));
+    return std::ranges::any_of(problem.base.assumptions,
+                               [](const auto& a) { return a.find("before Unsloth 2024.11: --loss-head fused") != std::string::npos; });
+  };
+  CHECK(assumes({}));
+  CHECK_FALSE(assumes({{"loss-head", "fused"}}));
+}
+
 TEST_CASE("time: MFU is over the peak that is named") {
   const Flags run = {{"gpu", "h100_sxm"},     {"gpus", "8"}, {"nodes", "1"}, {"model", "llama3_8b"},
                      {"trainer", "megatron"}, {"tp", "2"},   {"seq", "8192"}};

@@ -275,7 +275,9 @@ void settle_setup(Resolving& r) {
   const std::string_view kernel = !assumes_kernel           ? ""
                                   : s.program == "hf_eager" ? ", attention sdpa (before Transformers 4.36: --attention eager)"
                                                             : ", attention sdpa";
-  r.assume(fmt::format("{}, program {}{}", r.problem.setup.software.name, s.program, kernel));
+  const bool assumes_cut = s.loss == LossHead::kCutCrossEntropy && !r.spec.text("trainer.loss_head").has_value();
+  r.assume(fmt::format("{}, program {}{}{}", r.problem.setup.software.name, s.program, kernel,
+                       assumes_cut ? ", no logits kept (before Unsloth 2024.11: --loss-head fused)" : ""));
   read_sync(r);
   read_wrapping(r);
   read_backward_prefetch(r);
