@@ -194,7 +194,9 @@ Result<Setup> common_setup(const Row& row) {
   if (s.fp8 != Fp8Recipe::kNone) s.compute = Dtype::kF8;
   s.flash_attention = row.text("flash_attention") != "no";
   const std::string& offload = row.text("offload");
-  if (offload.starts_with("params"))
+  if (offload == "params")  // DeepSpeed's offload_param alone
+    s.offload.parameters = OffloadPlace::kHost;
+  else if (offload.starts_with("params"))
     s.offload.parameters = s.offload.optimizer = contains(offload, "NVMe") ? OffloadPlace::kNvme : OffloadPlace::kHost;
   if (offload == "optimizer") s.offload.optimizer = OffloadPlace::kHost;
   const std::string& finetune = row.text("finetune");

@@ -78,6 +78,7 @@ void storage(Setup& s, const Row& row) {
   }
   if (full) return;
   s.frozen_dtype = stored.starts_with("gptq int4")  ? Dtype::kInt4
+                   : stored.starts_with("int8")     ? Dtype::kInt8
                    : s.finetune == Finetune::kQlora ? Dtype::kNf4Double
                    : stored.starts_with("fp16")     ? Dtype::kF16
                                                     : Dtype::kBf16;
