@@ -116,13 +116,18 @@ void check_batch(Rules& r) {
 // V4, V5: whole heads on every tensor-parallel rank.
 void check_heads(Rules& r) {
   if (r.s.tp == 1 || r.g.num_heads <= 0 || r.g.num_kv_heads <= 0) return;
-  std::string help = fmt::format("tp can be {}", common_divisors(r.g.num_heads, r.g.num_kv_heads, r.g.num_heads));
-  if (!r.s.few_kv_heads.empty() && uneven_over_tensor_ranks(r.g, r.s.tp, KvHeads::kCopied).empty())
-    help += fmt::format("; {}", r.s.few_kv_heads);
-  for (const auto& [what, number] : uneven_over_tensor_ranks(r.g, r.s.tp, KvHeads::kSplit)) {
-    if (what != kFeedForward)  // not one of the fifteen
-      r.fail(code::kIndivisible, fmt::format("{} {} are not divisible by tp {}", number, what, r.s.tp), help);
+  const auto uneven = [&r](int64_t tp) {
+    std::vector<UnevenSplit> heads = uneven_over_tensor_ranks(r.g, tp, r.s.kv_heads_copied ? KvHeads::kCopied : KvHeads::kSplit);
+    std::erase_if(heads, [](const UnevenSplit& split) { return split.what == kFeedForward; });  // not one of the fifteen
+    return heads;
+  };
+  std::vector<int64_t> even;
+  for (int64_t tp = 1; tp <= r.g.num_heads; ++tp) {
+    if (uneven(tp).empty()) even.push_back(tp);
   }
+  for (const auto& [what, number] : uneven(r.s.tp))
+    r.fail(code::kIndivisible, fmt::format("{} {} are not divisible by tp {}", number, what, r.s.tp),
+           fmt::format("tp can be {}", fmt::join(even, ", ")));
 }
 
 // "0.16.4" -> a number that compares; -1 when it is no version.

@@ -20,7 +20,7 @@ struct ParallelSizes {
   bool sequence_parallel = false;
   bool loss_parallel = false;  // loss over vocabulary shards, without gathering logits
   bool vocabulary_padded = false;
-  std::string few_kv_heads;            // which release has fewer kv heads than tensor ranks; empty = none
+  bool kv_heads_copied = false;        // a kv head may stand on several tensor ranks
   bool tp_across_nodes = false;        // asked for in so many words
   std::string cp_method = "ring";      // ring | all_to_all
   int64_t ring_head_stride = 0;        // kv heads exchanged at a time; 0 = all
@@ -41,7 +41,7 @@ struct ParallelSizes {
 Diagnostics check_parallel(const Geometry& geometry, const ParallelSizes& sizes, const Location& at = {});
 
 // What tensor parallelism divides among its ranks and does not come out even: whole heads, and columns of dense MLPs. kCopied: a kv
-// head may stand on several ranks, as in measured runs; plans are not made so.
+// head may stand on several ranks, as in measured runs, and in plans whose trainer has it and whose user asks for so many ranks.
 enum class KvHeads { kSplit, kCopied };
 struct UnevenSplit {
   std::string_view what;

@@ -278,6 +278,11 @@ void settle_setup(Resolving& r) {
   const bool assumes_cut = s.loss == LossHead::kCutCrossEntropy && !r.spec.text("trainer.loss_head").has_value();
   r.assume(fmt::format("{}, program {}{}{}", r.problem.setup.software.name, s.program, kernel,
                        assumes_cut ? ", no logits kept (before Unsloth 2024.11: --loss-head fused)" : ""));
+  // The search proposes no more tensor ranks than kv heads; a user who asks for them knows the release.
+  const auto few = r.problem.trainer.later.find("few_kv_heads");
+  if (few != r.problem.trainer.later.end() && s.model.attention == Attention::kGrouped &&
+      r.spec.integer("parallel.tp").value_or(1) > s.model.num_kv_heads)
+    r.assume(fmt::format("tensor ranks share kv heads, as {} does from {} on", r.problem.trainer.label, few->second));
   read_sync(r);
   read_wrapping(r);
   read_backward_prefetch(r);

@@ -64,6 +64,8 @@ Setup setup_of(const Problem& p, int nodes, const Choice& c) {
   return s;
 }
 
+bool copies_kv_heads(const Problem& p) { return p.tp > 1 && p.trainer.later.contains("few_kv_heads"); }
+
 Diagnostics drop_refused(const Problem& p, int nodes, std::vector<Choice>& choices) {
   if (choices.empty()) return {};
   Diagnostics first;

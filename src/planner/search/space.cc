@@ -42,7 +42,7 @@ class Space {
     const int per_node = p_.base.hardware.gpus_per_node, world = nodes_ * per_node;
     Choice c;
     for (const int tp : sizes(world, p_.tp, "tensor_parallel")) {
-      if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, KvHeads::kSplit).empty() ||
+      if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, copies_kv_heads(p_) ? KvHeads::kCopied : KvHeads::kSplit).empty() ||
           (tp > 1 && !bundled_splits({.tp = tp}, p_.tp)))
         continue;
       c.tp = tp;

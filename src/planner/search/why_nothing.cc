@@ -12,6 +12,7 @@
 #include "model/parallel_rules.h"
 #include "plan/context_parallel.h"
 #include "planner/search/choice.h"
+#include "planner/search/framework_setup.h"
 #include "planner/search/space.h"
 
 namespace distsetup {
@@ -116,9 +117,7 @@ Diagnostics why_nothing(const Problem& p, int nodes) {
   if (!are_free) sizes.global_batch = p.global_batch;  // else there may be fewer data-parallel ranks than it is held against
   sizes.accumulation = p.gradient_accumulation;
   sizes.vocabulary_padded = true;
-  if (const auto later = p.trainer.later.find("few_kv_heads"); later != p.trainer.later.end())
-    sizes.few_kv_heads = fmt::format("{} shares kv heads among ranks from {} on, the plan is for {}", p.trainer.label, later->second,
-                                     p.setup.software.name);
+  sizes.kv_heads_copied = copies_kv_heads(p);
   Diagnostics why = check_parallel(p.base.model, sizes, p.parallel_at);
   std::erase_if(why, [](const Diagnostic& d) { return d.severity != Severity::kError; });
   if (!why.empty()) return why;
