@@ -171,7 +171,7 @@ class Space {
     for (const Sharding sharding : p_.shardings) {
       if (!contains(p_.trainer.shardings, sharding)) continue;
       if (is_native(p_.base) && !may_offload(sharding)) continue;
-      if (ranks == 1 && p_.shardings.size() > 1 && sharding != first_sharding()) continue;  // nothing to split with
+      if (ranks == 1 && p_.shardings.size() > 1 && !differs_alone(sharding)) continue;  // nothing to split with
       if (ranks == 1 && p_.shardings.size() == 1 && sharding != Sharding::kDdp && takes_free_axis(c)) continue;  // it was asked for
       c.sharding = sharding;
       for (const int shard : shard_sizes(sharding, dp, c)) {
@@ -222,9 +222,20 @@ class Space {
     return it->second;
   }
 
-  // Of those that the trainer has.
-  Sharding first_sharding() const {
-    return *std::find_if(p_.shardings.begin(), p_.shardings.end(), [&](Sharding s) { return contains(p_.trainer.shardings, s); });
+  // For a rank that shares its states with nobody: the first that the trainer has, or those that a host makes differ. DeepSpeed
+  // offloads the optimizer from stage 1 on, with the gradients from stage 2 on, and what else it moves in stage 3
+  // (SetupRules::stages_of_offload). FSDP2 copies a unit's parameters from the host and frees them after use on one rank too
+  // (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard); FSDP1 takes NO_SHARD there (_init_utils.py,
+  // _init_core_state).
+  bool differs_alone(Sharding sharding) const {
+    const OffloadPlan& o = p_.base.offload;
+    const auto has = [&](Sharding s) { return contains(p_.shardings, s) && contains(p_.trainer.shardings, s); };
+    const bool by_stages = traits_.zero_stages_of_offload && o.optimizer != OffloadPlace::kNone;
+    const bool frees_units = o.parameters != OffloadPlace::kNone && !traits_.flat_parameters;
+    const bool third_alone = by_stages && (o.optimizer == OffloadPlace::kNvme || o.optimizer_ratio < 1);
+    if (!is_native(p_.base) && (frees_units || third_alone) && has(Sharding::kZero3)) return sharding == Sharding::kZero3;
+    if (by_stages && has(Sharding::kZero2)) return sharding == Sharding::kZero1 || sharding == Sharding::kZero2;
+    return sharding == *std::find_if(p_.shardings.begin(), p_.shardings.end(), has);
   }
 
   bool is_batch(const Choice& c) const {
