@@ -102,6 +102,7 @@ class FrameworkPredictor final : public Predictor {
     setup_ = base_setup(p_, nodes);
     constants_.clear();
     known_.clear();
+    lent_host_bytes_ = 0;
     counts_ = {};
   }
 
@@ -129,9 +130,7 @@ class FrameworkPredictor final : public Predictor {
     const int64_t allocated = known.simulated->allocated_bytes;
     c.simulated = true;
     c.device_bytes = c.tie_bytes = std::max(c.device_bytes, allocated + p_.base.hardware.context_bytes);
-    c.missing_host_bytes = missing_host_bytes(*known.simulated);
-    c.fit_probability = c.missing_host_bytes > 0 ? 0 : known.at_best;  // the replay says more
-    c.verdict = verdict_of(c.fit_probability);
+    judge(c, *known.simulated, known.at_best);  // the replay says more
   }
 
   void finish(Candidate& c) override {
@@ -139,10 +138,10 @@ class FrameworkPredictor final : public Predictor {
     const Known& known = replayed(c.choice);
     c.finished = true;
     c.device_bytes = c.tie_bytes = known.need->bytes;
-    c.missing_host_bytes = missing_host_bytes(known.need->memory);
-    c.fit_probability = known.probability;
-    c.verdict = verdict_of(c.fit_probability);
+    judge(c, known.need->memory, known.probability);
   }
+
+  void lend_host(int64_t bytes) override { lent_host_bytes_ = bytes; }
 
   bool fits_amply(const Candidate&) const override { return false; }
   bool grows_with_micro_batch(const Choice&) const override { return true; }
@@ -155,9 +154,9 @@ class FrameworkPredictor final : public Predictor {
     const Known& known = replayed(c.choice);
     const TimeEstimate e = estimate(c.choice);
     plan.memory = memory_plan(setup_, *known.need, c, plan.hardware.memory_bytes);
-    plan.memory.fit_probability = known.probability;
+    plan.memory.fit_probability = missing_host_bytes(known.need->memory) > 0 ? 0 : known.probability;
     plan.time = time_plan(setup_, e, plan.hardware.peak_flops_per_s);
-    plan.verdict = verdict_of(known.probability);
+    plan.verdict = verdict_of(plan.memory.fit_probability);
     return plan;
   }
 
@@ -169,7 +168,10 @@ class FrameworkPredictor final : public Predictor {
                                        format_count(n.simulated), format_count(n.finished)));
     for (std::string& reason : distance_reasons(setup_)) plan.reasons.push_back(std::move(reason));
     if (too_few.has_value()) plan.reasons.push_back(too_few_words(too_few->nodes));
-    if (c.verdict == Verdict::kDoesNotFit) plan.reasons.emplace_back(kMissesByLeast);
+    if (c.verdict == Verdict::kDoesNotFit) {
+      const bool host_alone = c.missing_host_bytes > 0 && c.device_bytes <= capacity();
+      plan.reasons.emplace_back(host_alone ? kHostMissesByLeast : kMissesByLeast);
+    }
     plan.diagnostics.push_back(note("DS0604", {}, fmt::format("planned for {}{}", p_.trainer.label, why_this_trainer())));
   }
 
@@ -178,7 +180,8 @@ class FrameworkPredictor final : public Predictor {
   struct Known {
     std::shared_ptr<const MemoryEstimate> simulated;
     std::shared_ptr<const MemoryNeed> need;
-    double at_best = 0, probability = 0;  // that it fits: if it needs no more than what was simulated; by its need
+    // That it fits on the GPUs: if it needs no more than what was simulated; by its need.
+    double at_best = 0, probability = 0;
   };
 
   std::string why_this_trainer() const {
@@ -194,6 +197,12 @@ class FrameworkPredictor final : public Predictor {
   int64_t missing_host_bytes(const MemoryEstimate& memory) const {
     const HardwarePlan& hardware = p_.base.hardware;
     return hardware.host_memory_bytes <= 0 ? 0 : std::max<int64_t>(0, memory.host_bytes_per_node - usable_host_bytes(hardware));
+  }
+
+  void judge(Candidate& c, const MemoryEstimate& memory, double on_device) const {
+    c.missing_host_bytes = missing_host_bytes(memory);
+    c.fit_probability = c.missing_host_bytes > lent_host_bytes_ ? 0 : on_device;
+    c.verdict = verdict_of(c.fit_probability);
   }
 
   const Known& simulated(const Choice& choice) {
@@ -215,8 +224,7 @@ class FrameworkPredictor final : public Predictor {
     // Near the peak the replay may see less than the simulation of all phases.
     need.bytes = std::max(need.bytes, known.simulated->allocated_bytes + setup_.gpu.context_bytes);
     need.memory.device_bytes = std::max(need.memory.device_bytes, need.bytes);
-    known.probability =
-        missing_host_bytes(need.memory) > 0 ? 0 : std::min(known.at_best, fit_probability(setup_, static_cast<double>(need.bytes)));
+    known.probability = std::min(known.at_best, fit_probability(setup_, static_cast<double>(need.bytes)));
     known.need = std::make_shared<const MemoryNeed>(std::move(need));
     ++counts_.finished;
     return known;
@@ -235,6 +243,7 @@ class FrameworkPredictor final : public Predictor {
   // By sharding, and whether tensor-parallel ranks split a layer: what else they depend on is no choice.
   std::map<std::pair<Sharding, bool>, TimeConstants> constants_;
   std::map<MemoryKey, Known> known_;
+  int64_t lent_host_bytes_ = 0;
   SearchCounts counts_;
 };
 

@@ -14,7 +14,7 @@ namespace distsetup {
 struct Candidate {
   Choice choice;
   int64_t device_bytes = 0;                     // a lower bound until `finished`
-  int64_t missing_host_bytes = 0;               // what the host of a node lacks; known when `finished`
+  int64_t missing_host_bytes = 0;               // what the host of a node lacks; known when `simulated`
   int64_t tie_bytes = 0;                        // what plans that tie are compared by: predicted in the same way for all of them
   double s_per_token = 0;                       // on one GPU; a lower bound until `timed`
   double step_s = 0, tokens_per_s_per_gpu = 0;  // when timed
@@ -61,6 +61,8 @@ class Predictor {
   virtual bool near(Candidate&) { return false; }
   virtual void simulate(Candidate& c) = 0;
   virtual void finish(Candidate& c) = 0;
+  // Judges from now on as if the host of a node had so much more; what a candidate was judged before stands.
+  virtual void lend_host(int64_t) {}
   // Enough is left that finish() is not needed to know that it fits.
   virtual bool fits_amply(const Candidate& c) const = 0;
   // Whether a larger micro-batch needs no less memory, all else being the same.
@@ -82,5 +84,7 @@ std::unique_ptr<Predictor> make_predictor(const Problem& problem);  // `problem`
 // "2 nodes are too few".
 std::string too_few_words(int nodes);
 inline constexpr std::string_view kMissesByLeast = "nothing fits: of all of them this one misses by least";
+inline constexpr std::string_view kHostMissesByLeast =
+    "nothing fits: all of them need more host memory than there is; of those that need least of it this one is the best";
 
 }  // namespace distsetup

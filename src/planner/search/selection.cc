@@ -24,12 +24,6 @@ using GrowingFamily = decltype(growing_family(Choice{}));
 
 bool at_least(Verdict v, Verdict wanted) { return static_cast<int>(v) <= static_cast<int>(wanted); }
 
-auto tie_key(const Candidate& c, const SelectionRules& rules) {
-  const bool copies = is_hybrid(c.choice) && !rules.hybrid_is_an_axis;
-  return std::tuple(num_axes(c.choice, rules), c.choice.sharding, copies, c.choice.reshard_after_forward,
-                    recompute_order(c.choice.recompute), c.tie_bytes, c.choice.micro_batch, c.choice.dp_shard);
-}
-
 // Smallest first; of equals the one that comes first in the space.
 template <class Key>
 using Open = std::priority_queue<std::pair<Key, int>, std::vector<std::pair<Key, int>>, std::greater<>>;
@@ -96,10 +90,16 @@ class Selection {
     if (wish_.every_kind) lead_every_kind();
     for (const Verdict wanted : {Verdict::kFits, Verdict::kTight}) {
       if (!at_least(wanted, wish_.worst)) return;
-      p_.goal == Goal::kMinMemory ? least_memory(wanted) : wanted == Verdict::kFits ? fastest(wanted) : likeliest();
+      best_that(wanted);
       if (!result_.best.empty()) return;
     }
-    if (wish_.nearest) least_shortfall();
+    if (!wish_.nearest) return;
+    least_host_shortfall();
+    if (!result_.smallest.has_value()) least_shortfall();
+  }
+
+  void best_that(Verdict wanted) {
+    p_.goal == Goal::kMinMemory ? least_memory(wanted) : wanted == Verdict::kFits ? fastest(wanted) : likeliest();
   }
 
   // --- what is known of a candidate
@@ -334,6 +334,31 @@ class Selection {
     }
   }
 
+  // Nothing fits for want of host memory alone: the best by the usual rules of those that need least of it, as if it were there.
+  void least_host_shortfall() {
+    int64_t least = INT64_MAX;
+    for (const Candidate& c : candidates_)
+      if (c.simulated && c.missing_host_bytes > 0 && c.device_bytes <= p_.base.hardware.memory_bytes)
+        least = std::min(least, c.missing_host_bytes);
+    if (least == INT64_MAX) return;
+    const std::vector<Candidate> judged = candidates_;
+    result_.faster.clear();
+    failed_.clear();
+    predictor_.lend_host(static_cast<int64_t>(static_cast<double>(least) * (1 + kTimeTie)));
+    for (Candidate& c : candidates_)
+      if (c.missing_host_bytes > 0) predictor_.simulate(c);
+    best_that(Verdict::kFits);
+    if (result_.best.empty()) best_that(Verdict::kTight);
+    predictor_.lend_host(0);
+    if (!result_.best.empty()) result_.smallest = result_.best.front();
+    result_.best.clear();
+    result_.faster.clear();
+    candidates_ = judged;
+    if (!result_.smallest.has_value()) return;
+    result_.smallest->fit_probability = 0;
+    result_.smallest->verdict = Verdict::kDoesNotFit;
+  }
+
   // Nothing fits: over everything legal, what bounds rule out included, since it may miss by less.
   void least_shortfall() {
     result_.faster.clear();
@@ -363,28 +388,6 @@ class Selection {
 };
 
 }  // namespace
-
-bool is_likelier(const Candidate& a, const Candidate& b) { return a.fit_probability > b.fit_probability + 0.01; }
-
-bool simpler(const Candidate& a, const Candidate& b, const SelectionRules& rules) { return tie_key(a, rules) < tie_key(b, rules); }
-
-Kind kind_of(const Choice& c) { return {c.sharding, is_hybrid(c), static_cast<int>(c.recompute)}; }
-
-int num_axes(const Choice& c, const SelectionRules& rules) {
-  return (c.tp > 1) + (c.pp > 1) + (c.cp > 1) + (c.ep > 1) + (c.virtual_stages > 1) + (c.hpz > 1) +
-         (rules.hybrid_is_an_axis && is_hybrid(c));
-}
-
-int recompute_order(Recompute r) {
-  switch (r) {
-    case Recompute::kNone: return 0;
-    case Recompute::kSelective: return 1;
-    case Recompute::kEveryK: return 2;
-    case Recompute::kKeepAttention: return 3;
-    case Recompute::kFull: return 4;
-  }
-  return 0;
-}
 
 SearchResult search(const Problem& problem, int nodes, Predictor& predictor, const SearchWish& wish) {
   return Selection(problem, nodes, predictor, wish).run();
