@@ -3,6 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "planner/frameworks/experts.h"
+#include "planner/time/constants.h"
+#include "planner/time/embedded_calibration.h"
+#include "planner/time/gemm.h"
 #include "planner/time/step.h"
 #include "support/presets.h"
 
@@ -125,4 +128,23 @@ TEST_CASE("a graph that Python interprets dispatches the experts' operations too
   CHECK(launch_of("deepseek_v2_lite") > 2.5 * launch_of("llama3_8b"));
   s.software.cuda_graphs = true;
   CHECK(launch_of("deepseek_v2_lite") < 0.03);
+}
+
+TEST_CASE("experts, grouped: rows fill whole tiles of their own, and a gradient is written however few rows there are") {
+  Setup s = transformers("deepseek_v3", "h800_sxm", 202505);
+  s.fp8 = Fp8Recipe::kBlockwise;
+  const TimeConstants c = time_constants(s, embedded_calibration());
+  const auto flops_per_s = [&](double groups, double rows, double n, double k) {
+    return 2 * groups * rows * n * k / grouped_gemm_s(c.gemm_low_precision, groups, groups * rows, n, k, 1, c.grouped_share);
+  };
+  // DeepGEMM's README of 2025-03, H800 SXM5: 1,099 TFLOP/s with 4 × 8,192 rows and 815 with 4 × 256; 1,288 with 8 × 4,096.
+  CHECK(flops_per_s(4, 256, 7168, 2048) / flops_per_s(4, 8192, 7168, 2048) == Approx(815.0 / 1099).epsilon(0.1));
+  CHECK(flops_per_s(8, 4096, 4096, 7168) < 1288e12);  // Transformer Engine and PyTorch have no faster ones
+  CHECK(flops_per_s(8, 4096, 4096, 7168) > 0.6 * 1288e12);
+  const double experts = 128, n = 1536, k = 2048, written = experts * n * k * 8 / c.gemm.memory_bytes_per_s;
+  CHECK(grouped_gradient_s(c.gemm, experts, experts, n, k, 2, 8, c.grouped_share) > written);
+  const double few = grouped_gradient_s(c.gemm, experts, experts * 32, n, k, 2, 2, c.grouped_share),
+               many = grouped_gradient_s(c.gemm, experts, experts * 4096, n, k, 2, 2, c.grouped_share);
+  CHECK(many > 10 * few);
+  CHECK(many < 128 * few);
 }

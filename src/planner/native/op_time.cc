@@ -128,9 +128,12 @@ class OpTimes {
   // Each expert with its share of the rows: what it reads first has them, and so has the result or, of a weight gradient, what is read
   // second.
   double grouped_s(const OpInstance& op) const {
-    const Operand& other = op.writes.front().kind == Operand::Kind::kGradient ? op.reads[1] : op.writes.front();
-    return grouped_gemm_s(constants_.gemm, symbol("E") / symbol("ep"), symbol("Tc"), columns(other), columns(op.reads.front()),
-                          element_bytes(), constants_.grouped_share);
+    const TimeConstants& c = constants_;
+    const double experts = symbol("E") / symbol("ep"), rows = symbol("Tc"), first = columns(op.reads.front()),
+                 element = element_bytes();
+    if (op.writes.front().kind == Operand::Kind::kGradient)
+      return grouped_gradient_s(c.gemm, experts, rows, columns(op.reads[1]), first, element, element, c.grouped_share);
+    return grouped_gemm_s(c.gemm, experts, rows, columns(op.writes.front()), first, element, c.grouped_share);
   }
 
   bool reads_logits(const OpInstance& op) const {

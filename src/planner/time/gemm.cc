@@ -30,6 +30,7 @@ inline double whole(double x) {
 
 constexpr double kWholeWaves = 6, kBurstFlops = 2e11;
 constexpr int64_t kAlignment = 16;
+constexpr double kGroupedTileRows = 128;  // DeepGEMM's alignment of an expert's rows in its contiguous layout; CUTLASS' tiles
 
 }  // namespace
 
@@ -53,10 +54,20 @@ double gemm_s(const GemmRate& r, double m, double n, double k, double element_by
   return r.kernel_s + std::max(2 * padded * (k + r.k_half) / rate, traffic);
 }
 
+// Experts share no tile: the last one of each is half full on average.
 double grouped_gemm_s(const GemmRate& r, double experts, double rows, double n, double k, double element_bytes, double share) {
+  const double computed = rows + std::min(rows, experts * kGroupedTileRows / 2);
   // Persistent kernels start a tile's loads beside the last one's stores.
-  const double arithmetic = 2 * rows * n * (k + r.k_half / 4) / (r.flops_per_s * share);
+  const double arithmetic = 2 * computed * n * (k + r.k_half / 4) / (r.flops_per_s * share);
   const double traffic = (experts * n * k + rows * (n + k)) * element_bytes / r.memory_bytes_per_s;
+  return r.kernel_s + std::max(arithmetic, traffic);
+}
+
+// Each expert sums over its own rows, and its gradient is as large as its weight however few these are.
+double grouped_gradient_s(const GemmRate& r, double experts, double rows, double n, double k, double element_bytes,
+                          double output_bytes, double share) {
+  const double arithmetic = 2 * n * k * (rows + experts * r.k_half / 4) / (r.flops_per_s * share);
+  const double traffic = (rows * (n + k) * element_bytes + experts * n * k * output_bytes) / r.memory_bytes_per_s;
   return r.kernel_s + std::max(arithmetic, traffic);
 }
 

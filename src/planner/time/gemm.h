@@ -16,5 +16,8 @@ double gemm_s(const GemmRate& rate, double m, double n, double k, double element
 
 // One GEMM per expert over `rows` in total, shared evenly.
 double grouped_gemm_s(const GemmRate& rate, double experts, double rows, double n, double k, double element_bytes, double share);
+// Their weight gradients.
+double grouped_gradient_s(const GemmRate& rate, double experts, double rows, double n, double k, double element_bytes,
+                          double output_bytes, double share);
 
 }  // namespace distsetup

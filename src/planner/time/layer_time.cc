@@ -57,8 +57,12 @@ LayerModel::LayerModel(const Setup& setup, const TimeConstants& constants)
 double LayerModel::experts_s(const LayerGemm& m, double rows, double n, double k, bool forward) const {
   const GemmRate& rate = low ? c.gemm_low_precision : c.gemm;
   const double element = low ? 1 : 2, each = rows / m.experts;
-  if (kernels == ExpertKernels::kGrouped)
-    return (forward || !full ? 1 : 2) * grouped_gemm_s(rate, m.experts, rows, n, k, element, c.grouped_share);
+  if (kernels == ExpertKernels::kGrouped) {
+    if (forward) return grouped_gemm_s(rate, m.experts, rows, n, k, element, c.grouped_share);
+    const double gradient_bytes = c.accumulate_cost > 0 ? 8 : 2;
+    return grouped_gemm_s(rate, m.experts, rows, k, n, element, c.grouped_share) +
+           (full ? grouped_gradient_s(rate, m.experts, rows, n, k, element, gradient_bytes, c.grouped_share) : 0);
+  }
   if (forward) return m.experts * gemm_s(rate, each, n, k, element, 2);
   return m.experts *
          (gemm_s(rate, each, k, n, element, 2) + (full ? gemm_s(rate, n, k, each, element, 2, SummedOver::kUnevenRows) : 0));
