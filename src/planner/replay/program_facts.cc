@@ -4,6 +4,7 @@
 
 #include "planner/frameworks/delta_rule.h"
 #include "planner/frameworks/experts.h"
+#include "planner/replay/built_in_programs.h"
 
 namespace distsetup::replay {
 std::string lacks_for(const BlockProgram& program, const Geometry& model) {
@@ -116,6 +117,40 @@ uint64_t facts_of_layer(uint64_t facts, bool experts) {
                                Condition::kRouterScoreBias, Condition::kExpertParallel})
     facts &= ~bit_of(only);
   return facts;
+}
+
+namespace {
+
+// A kernel of several makes tensors that are neither its results nor kept.
+bool is_one_kernel(const Kernel& kernel) {
+  return std::all_of(kernel.forward.begin(), kernel.forward.end(), [&](const KernelStep& step) {
+    const bool is_result = step.name < kernel.first_write() + kernel.num_writes;
+    return step.kind != KernelStep::Kind::kNew || is_result ||
+           std::find(kernel.saves.begin(), kernel.saves.end(), step.name) != kernel.saves.end();
+  });
+}
+
+}  // namespace
+
+FusedKernels fused_kernels(const Setup& s) {
+  const BlockProgram* program = s.own_program ? s.own_program.get() : find_program(s.program);
+  if (program == nullptr) return {};
+  const uint64_t facts = facts_of(s);
+  int norms = 0, split_norms = 0, rotations = 0, activations = 0, split_activations = 0;
+  for (const ProgramOp& op : program->block.ops) {
+    if (op.kernel == nullptr || !op.when.holds(facts)) continue;
+    const std::string& name = op.kernel->name;
+    norms += op.kernel->kind == "norm";
+    split_norms += op.kernel->kind == "norm" && !is_one_kernel(*op.kernel);
+    rotations += name.starts_with("rope_");
+    activations += name == "swiglu" || name == "swiglu_in_place" || name == "swiglu_compiled";
+    split_activations += name == "silu" || name == "swiglu_halves";  // act(gate) * up of one tensor's halves
+  }
+  FusedKernels out;
+  out.norm = norms > 0 && split_norms == 0;
+  out.activation = activations > 0 && split_activations == 0;
+  out.rotation = out.norm && out.activation && rotations == 0;  // one that is copied and not rotated piece by piece
+  return out;
 }
 
 void fill_symbols(const Setup& s, int64_t* values) {

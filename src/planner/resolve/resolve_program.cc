@@ -79,6 +79,16 @@ void check_listed(Resolving& r, const replay::BlockProgram*& blocks) {
   blocks = other;
 }
 
+// A program of compiled blocks was asked for by its name: they run compiled.
+void read_compiled_program(Resolving& r, const replay::BlockProgram* blocks) {
+  if (blocks == nullptr || !blocks->compiled || !r.spec.text("trainer.program").has_value()) return;
+  if (const auto compile = r.spec.boolean("trainer.compile"); compile.has_value() && !*compile)
+    return r.fail(code::kConflict, "trainer.compile",
+                  fmt::format("program '{}' lists compiled blocks, and compile is false", r.problem.setup.program),
+                  "leave one of them out");
+  r.problem.setup.compiled = true;
+}
+
 // transformers/trainer.py: until 4.45 accumulate() heeds it; 4.46 to 5.1 enter no_sync whatever it says; 5.2 asks it again.
 void read_sync(Resolving& r) {
   constexpr std::string_view kPath = "parallel.sync_each_batch";
@@ -191,8 +201,6 @@ void resolve_program(Resolving& r) {
   const TrainerFacts& facts = r.problem.trainer;
   s.compiled = r.spec.boolean("trainer.compile").value_or(false);
   if (s.compiled) r.require("compile", "trainer.compile", "torch.compile");
-  if (s.compute == Dtype::kF8 && !s.compiled && facts.has("compile"))
-    r.problem.base.assumptions.push_back("fp8 casts in kernels of their own, slower than bf16: --compile fuses them");
   const auto it = facts.programs.find(s.compiled ? "compiled" : "eager");
   s.program = it != facts.programs.end() ? it->second : facts.programs.begin()->second;
   if (const auto given = r.spec.text("trainer.program"); given.has_value()) {
@@ -222,6 +230,9 @@ void resolve_program(Resolving& r) {
     return;
   }
   check_listed(r, blocks);
+  read_compiled_program(r, blocks);
+  if (s.compute == Dtype::kF8 && !s.compiled && facts.has("compile"))
+    r.problem.base.assumptions.push_back("fp8 casts in kernels of their own, slower than bf16: --compile fuses them");
   if (s.is_one_graph()) s.software.logits_kept = true;  // a model returns them with its loss
   if (const std::string lacks = blocks == nullptr ? "" : replay::lacks_for(*blocks, r.problem.base.model); !lacks.empty())
     r.fail(code::kUnsupportedFeature, "model",
@@ -250,7 +261,7 @@ void resolve_program(Resolving& r) {
   }
   plan.program = s.program;
   plan.loss_head = head;
-  plan.compile = s.compiled;
+  plan.compile = s.compiled && facts.has("compile");
 }
 
 void settle_setup(Resolving& r) {

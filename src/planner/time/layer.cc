@@ -15,6 +15,7 @@
 #include "model/geometry.h"
 #include "planner/frameworks/delta_rule.h"
 #include "planner/frameworks/experts.h"
+#include "planner/replay/program_facts.h"
 
 namespace distsetup {
 namespace {
@@ -27,14 +28,14 @@ constexpr double kScanBytes = 160;
 
 void add(LayerWork& w, const LayerGemm& gemm) { w.gemms[static_cast<size_t>(w.num_gemms++)] = gemm; }
 
-double norm_traffic(const Setup& s, ProgramClass program) {
+double norm_traffic(const Setup& s, ProgramClass program, bool listed_as_one) {
   if (program == ProgramClass::kCompiled) return 4;
   // PyTorch's own RMSNorm is one kernel from 2.9 on (nightlies of August 2025); Hugging Face's modules spell it out.
   const bool one_kernel =
       s.program.starts_with("torchtitan") && (s.software.released == 0 || s.software.released >= kFusedRmsNormSince);
-  return program == ProgramClass::kFused || s.fused_norm || one_kernel || s.model.norm != Norm::kRms ? 4
-         : s.stays_in_fp32() || s.compute == Dtype::kF32                                             ? 13
-                                                                                                     : 34;
+  return program == ProgramClass::kFused || s.fused_norm || listed_as_one || one_kernel || s.model.norm != Norm::kRms ? 4
+         : s.stays_in_fp32() || s.compute == Dtype::kF32                                                              ? 13
+                                                                                                                      : 34;
 }
 
 double split_n(const LayerGemm& g, double tp) { return g.column && !g.replicated ? g.n / tp : g.n; }
@@ -139,11 +140,15 @@ double dense_traffic(const LayerWork& w, const Setup& s, const TimeConstants& c,
                kv = g.attention == Attention::kLatent ? q : static_cast<double>(g.num_kv_heads * g.head_size) / tp;
   const bool rotary = g.learned_positions == 0 && g.rotary_fraction > 0, dropout = c.attention_kernel == AttentionKernel::kUnfused;
   const double norms = static_cast<double>(g.norms_per_layer);
+  // What a compiler keeps is listed of a traced graph, too, whose kernels are PyTorch's own.
+  const bool runs_the_list = c.program == ProgramClass::kEager && !s.compiled;
+  const replay::FusedKernels listed = runs_the_list ? replay::fused_kernels(s) : replay::FusedKernels{};
+  const double norm_bytes = norm_traffic(s, c.program, listed.norm);
   double bytes = 0;
   switch (c.program) {
     case ProgramClass::kEager:
-      bytes = (norms * norm_traffic(s, c.program) + 12) * h / norm_split + (rotary ? (s.fused_rope ? 4 : 24) * (q + kv) : 0) + 4 * q +
-              (g.gated_mlp ? (s.fused_swiglu ? 6 : 10) : 4) * activated;
+      bytes = (norms * norm_bytes + 12) * h / norm_split + (rotary ? (s.fused_rope || listed.rotation ? 4 : 24) * (q + kv) : 0) +
+              4 * q + (g.gated_mlp ? (s.fused_swiglu || listed.activation ? 6 : 10) : 4) * activated;
       break;
     case ProgramClass::kCompiled:
       bytes = norms * 8 * h / norm_split + (rotary ? (s.software.complex_rotary ? 24 : 8) * (q + kv) : 0) + 4 * q +
@@ -157,7 +162,7 @@ double dense_traffic(const LayerWork& w, const Setup& s, const TimeConstants& c,
       break;
   }
   if (dropout) bytes += (c.program == ProgramClass::kFused ? 2 : 2 * 3) * h / norm_split;  // fused: the mask alone
-  if (g.qk_norm_present()) bytes += norm_traffic(s, c.program) * (q + kv);
+  if (g.qk_norm_present()) bytes += norm_bytes * (q + kv);
   return bytes;
 }
 
