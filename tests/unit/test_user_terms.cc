@@ -131,7 +131,7 @@ TEST_CASE("user terms: adapters are trained on answers, in batches of fine-tunin
   CHECK(tokens_of({{"finetune", "qlora"}, {"trainer", "fsdp1"}}) == Row{"sft", 16 * 4096});
   CHECK(tokens_of({{"method", "sft"}, {"sequence-length", "1024"}}) == Row{"sft", 128 * 1024});
   CHECK(tokens_of({{"method", "dpo"}}) == Row{"dpo", 128 * 2 * 4096});
-  CHECK(tokens_of({{"method", "pretrain"}, {"finetune", "lora"}}) == Row{"pretrain", 1 << 20});
+  CHECK(tokens_of({{"method", "pretrain"}, {"finetune", "lora"}}) == Row{"pretrain", 16 * 4096});
   CHECK(tokens_of({{"finetune", "lora"}, {"global-batch-tokens", "1M"}}) == Row{"sft", 1'000'000});
 }
 
