@@ -373,8 +373,8 @@ inline bool starts_from_weights(const Plan& plan) { return plan.train.init == kW
 inline bool is_native(const Plan& plan) { return plan.strategy.trainer == kNative; }
 inline bool offloads_natively(const Plan& plan) { return is_native(plan) && plan.offload != OffloadPlan{}; }
 inline bool learns_preferences(const TrainPlan& train) { return train.method == kDpo; }
-// Sequences of a sample, which a batch counts: of a pair that the bundled trainer learns from two.
-inline int64_t sequences_per_sample(const Plan& plan) { return is_native(plan) && learns_preferences(plan.train) ? 2 : 1; }
+// Sequences of a sample, which a batch counts: every trainer runs both of a pair in one forward (concatenated_forward of TRL).
+inline int64_t sequences_per_sample(const Plan& plan) { return learns_preferences(plan.train) ? 2 : 1; }
 // Of one optimizer step, with padding.
 inline int64_t tokens_per_step(const Plan& plan) {
   return plan.train.global_batch * sequences_per_sample(plan) * plan.train.sequence_length;

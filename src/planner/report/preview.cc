@@ -15,7 +15,6 @@
 #include "planner/report/text_layout.h"
 #include "planner/report/words.h"
 #include "planner/resolve/data_scan.h"
-#include "planner/resolve/pairs.h"
 #include "planner/search/predictor.h"
 
 namespace distsetup {
@@ -139,7 +138,7 @@ class Preview {
     line(cut(fmt::format("{} · {} step{}{} · micro-batch {} × {} × {} = {} × {}{} tokens", t.method, format_count(t.steps),
                          t.steps == 1 ? "" : "s", run_s > 0 ? " in " + format_duration(run_s) : "", plan_.micro_batch,
                          plan_.gradient_accumulation, plan_.mesh.data_parallel(), format_count(t.global_batch),
-                         sequences_of_sample(plan_) == 2 ? "2 × " : "", format_count(t.sequence_length)),
+                         sequences_per_sample(plan_) == 2 ? "2 × " : "", format_count(t.sequence_length)),
              width_));
   }
 
@@ -172,14 +171,14 @@ class Preview {
     const std::string moved = offloads_natively(plan_) ? " · " + offload_words(plan_.offload) : "";
     paragraph("", 0, fmt::format("{} · recompute {}{} · {}", how, recompute, moved, precision_words()));
     if (options_.brief) return brief_run();
-    const int64_t tokens = tokens_of_step(plan_);
+    const int64_t tokens = tokens_per_step(plan_);
     paragraph(
         "", 0,
         fmt::format("{}{} · micro-batch {} × accumulation {} × {} {}{} = {} {} of {} = {} tokens per step", t.method,
                     starts_from_weights(plan_) ? " from published weights" : "", plan_.micro_batch, plan_.gradient_accumulation,
                     m.data_parallel(), m.data_parallel() == m.world() ? std::string(rank_word(plan_.hardware)) : "data-parallel rank",
                     m.data_parallel() == 1 ? "" : "s", format_count(t.global_batch),
-                    sequences_of_sample(plan_) == 2 ? "pairs of 2 sequences" : "sequences", format_count(t.sequence_length),
+                    sequences_per_sample(plan_) == 2 ? "pairs of 2 sequences" : "sequences", format_count(t.sequence_length),
                     format_count(tokens)));
     if (plan_.data.files.empty()) return;
     const auto held_out =
@@ -320,7 +319,7 @@ class Preview {
         fmt::format("{}{}", fmt::join(texts, ", "), is_cpu() || plan_.mesh.world() == 1 ? "" : " (transfers run beside compute)"));
     paragraph("  run", 12,
               fmt::format("{} step{} = {} tokens in {}", format_count(plan_.train.steps), plan_.train.steps == 1 ? "" : "s",
-                          format_short_count(static_cast<double>(plan_.train.steps * tokens_of_step(plan_))),
+                          format_short_count(static_cast<double>(plan_.train.steps * tokens_per_step(plan_))),
                           format_duration(t.step_s * static_cast<double>(plan_.train.steps))));
     if (t.cost_usd > 0)
       paragraph(

@@ -14,7 +14,6 @@
 #include "planner/resolve/adapters.h"
 #include "planner/resolve/data_scan.h"
 #include "planner/resolve/method_defaults.h"
-#include "planner/resolve/pairs.h"
 #include "planner/resolve/resolve_learning_rate.h"
 #include "planner/resolve/resolve_native_optimizer.h"
 
@@ -44,7 +43,7 @@ void read_length(Resolving& r) {
                                                          : "train.epochs"),
                   "give steps, total_tokens, or samples and epochs");
   if (samples) length.sequences = std::max<int64_t>(1, std::llround(static_cast<double>(*samples) * epochs.value_or(1)));
-  if (tokens) length.tokens = std::max<int64_t>(1, *tokens / sequences_of_sample(r.plan()));
+  if (tokens) length.tokens = std::max<int64_t>(1, *tokens / sequences_per_sample(r.plan()));
   if (samples || tokens) return;
   if (!r.inputs.data.has_value())
     return r.fail(code::kMissingArgument, "train.epochs", "epochs of what: neither samples nor text is given",
@@ -118,7 +117,7 @@ void resolve_training(Resolving& r) {
 void resolve_batch(Resolving& r) {
   const auto sequences = r.spec.integer("train.global_batch");
   const auto tokens = r.spec.integer("train.global_batch_tokens");
-  const int64_t length = r.plan().train.sequence_length * sequences_of_sample(r.plan());
+  const int64_t length = r.plan().train.sequence_length * sequences_per_sample(r.plan());
   r.problem.batch_at = r.spec.at(sequences.has_value() ? "train.global_batch"
                                  : tokens.has_value()  ? "train.global_batch_tokens"
                                                        : "parallel.micro_batch");
@@ -159,7 +158,7 @@ void resolve_batch(Resolving& r) {
   r.problem.has_usual_batch = true;
   const std::string_view most = r.problem.gradient_accumulation > 0 ? "at most " : "";
   r.assume(usual->batch_samples > 0 ? fmt::format("{}{} {} per step", most, usual->batch_samples,
-                                                  sequences_of_sample(r.plan()) == 2 ? "pairs" : "sequences")
+                                                  sequences_per_sample(r.plan()) == 2 ? "pairs" : "sequences")
                                     : fmt::format("{}{} tokens per step", most, format_count(r.problem.global_batch_tokens)));
 }
 

@@ -12,7 +12,6 @@
 #include "plan/reference.h"
 #include "planner/report/words.h"
 #include "planner/resolve/adapters.h"
-#include "planner/resolve/pairs.h"
 #include "planner/search/answer.h"
 #include "planner/search/make_plan.h"
 
@@ -56,7 +55,7 @@ class Fixer {
   }
 
   void propose(std::string flags, const Plan& plan, Fix::Needs needs = Fix::Needs::kNothing) {
-    const auto per_token = [](const Plan& p) { return p.time.step_s / static_cast<double>(tokens_of_step(p)); };
+    const auto per_token = [](const Plan& p) { return p.time.step_s / static_cast<double>(tokens_per_step(p)); };
     Fix fix;
     fix.flags = std::move(flags);
     fix.needs = needs;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "planner/frameworks/validate.h"
-#include "planner/resolve/pairs.h"
 
 namespace distsetup {
 namespace {
@@ -50,7 +49,7 @@ void apply(const Problem& p, const Choice& c, Setup& s) {
   s.reshard_after_forward = c.reshard_after_forward;
   s.dp_replicate = c.dp_replicate;
   s.dp_shard = c.dp_shard;
-  s.micro_batch = c.micro_batch * sequences_of_sample(p.base);
+  s.micro_batch = c.micro_batch * sequences_per_sample(p.base);
   s.gradient_accumulation = c.gradient_accumulation;
   s.recompute = p.trainer.recomputes.at(c.recompute);
   s.recompute_every_k = c.recompute == Recompute::kEveryK ? p.recompute_every_k : 0;

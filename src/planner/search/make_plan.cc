@@ -9,7 +9,6 @@
 #include "plan/schedule_text.h"
 #include "planner/report/words.h"
 #include "planner/resolve/hardware_facts.h"
-#include "planner/resolve/pairs.h"
 #include "planner/search/answer.h"
 #include "planner/search/fixes.h"
 #include "planner/time/economics.h"
@@ -22,7 +21,7 @@ void account(Plan& plan, const Problem& problem) {
   TimePlan& t = plan.time;
   if (t.step_s <= 0) return;
   const auto steps = static_cast<double>(plan.train.steps);
-  const double tokens = steps * static_cast<double>(tokens_of_step(plan));
+  const double tokens = steps * static_cast<double>(tokens_per_step(plan));
   const RunCost cost = run_cost(tokens, t.tokens_per_s_per_gpu, plan.mesh.world(), plan.hardware.price_usd_per_gpu_hour, 1);
   t.gpu_hours = cost.gpu_hours;
   t.cost_usd = cost.usd;

@@ -13,7 +13,6 @@
 #include "plan/pipeline_rules.h"
 #include "plan/reference.h"
 #include "plan/tuning.h"
-#include "planner/resolve/pairs.h"
 #include "planner/search/framework_setup.h"
 #include "planner/search/why_nothing.h"
 
@@ -242,7 +241,7 @@ class Space {
     if (!wanted(c.micro_batch, p_.micro_batch) || !wanted(c.gradient_accumulation, p_.gradient_accumulation)) return false;
     const double length = static_cast<double>(p_.base.train.sequence_length);
     if (c.micro_batch > 1 && p_.micro_batch == 0 && static_cast<double>(c.micro_batch) * length * length > kMostPairs) return false;
-    if (is_native(p_.base) && c.micro_batch * sequences_of_sample(p_.base) * p_.base.train.sequence_length / c.cp % c.tp != 0)
+    if (is_native(p_.base) && c.micro_batch * sequences_per_sample(p_.base) * p_.base.train.sequence_length / c.cp % c.tp != 0)
       return false;
     if (is_native(p_.base) && p_.base.strategy.loss_head == kChunkedLoss &&
         c.micro_batch * p_.base.train.sequence_length / c.cp < kLossChunks)
@@ -322,7 +321,7 @@ std::vector<int64_t> divisors(int64_t n) {
 }
 
 int64_t sequences_wished(const Problem& p) {
-  return p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / (p.base.train.sequence_length * sequences_of_sample(p.base));
+  return p.global_batch > 0 ? p.global_batch : p.global_batch_tokens / (p.base.train.sequence_length * sequences_per_sample(p.base));
 }
 
 int64_t sequences_per_step(const Problem& p, int64_t ranks) {
