@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "model/rope.h"
+#include "runtime/engine/arena_guard.h"
 #include "runtime/kernels/cpu/rope.h"
 
 namespace distsetup {
@@ -113,6 +114,14 @@ void RankMemory::write_back(const UnitLayout& unit) const {
   if (unit.is_frozen) return;
   for (const auto& [name, file] : on_disk_) file->is_done(unit.shard_offset * 4, unit.shard_numel * 4);
 }
+void RankMemory::open_arenas() const {
+  open_bytes(arena(), arena_bytes());
+  open_bytes(host_arena(), host_arena_bytes());
+}
+void RankMemory::close_arenas() const {
+  close_bytes(arena(), arena_bytes());
+  close_bytes(host_arena(), host_arena_bytes());
+}
 int64_t RankMemory::run_num_bytes(const std::string& name) const {
   const auto found = run_.find(name);
   CHECK(found != run_.end(), "no run buffer '{}'", name);
@@ -162,10 +171,17 @@ BoundList bind(Schedule schedule, const RankMemory& memory, const Coordinates& a
     }
     list.calls.push_back(std::move(call));
   }
+  list.births.resize(schedule.steps.size());
   list.dies.resize(schedule.steps.size());
+  std::vector<int64_t> used_bytes(schedule.buffers.size());  // of a buffer and those that lie over it
+  for (int b = 0; b < int(schedule.buffers.size()); ++b) {
+    int64_t& used = used_bytes[size_t(root_buffer(schedule.buffers, b))];
+    used = std::max(used, schedule.buffers[size_t(b)].bytes);
+  }
   for (size_t b = 0; b < schedule.buffers.size(); ++b) {
     const Buffer& buffer = schedule.buffers[b];
     if (buffer.lifetime == BufferLifetime::kRun || buffer.overlay_of >= 0) continue;
+    list.births[size_t(buffer.first_step)].push_back({list.base[b], used_bytes[b], !is_on_device(buffer)});
     list.dies[size_t(buffer.last_step)].push_back(
         {list.base[b], std::min(aligned(buffer.bytes), arena_bytes_of(schedule, buffer) - buffer.offset_bytes),
          !is_on_device(buffer)});

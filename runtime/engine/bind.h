@@ -45,6 +45,8 @@ class RankMemory {
   void write_back(const UnitLayout& unit) const;
   char* arena() const { return arena_ ? static_cast<char*>(arena_->data()) : nullptr; }
   int64_t arena_bytes() const { return arena_ ? arena_->num_bytes() : 0; }
+  void open_arenas() const;  // both of them (arena_guard.h)
+  void close_arenas() const;
 
  private:
   std::map<std::string, std::unique_ptr<DeviceMemory>> run_;
@@ -61,9 +63,10 @@ struct BoundList {
     int64_t num_bytes = 0;
     bool is_on_host = false;
   };
-  std::vector<std::vector<ByteRange>> dies;  // per step: arena ranges whose last use it is
-  std::vector<char*> base;                   // per buffer
-  std::shared_ptr<const OpContext> whole;    // of ops that see whole sequences, where ranks share them
+  std::vector<std::vector<ByteRange>> births;  // per step: bytes of buffers of the arenas whose first use it is
+  std::vector<std::vector<ByteRange>> dies;    // per step: arena ranges whose last use it is, with what aligns the next buffer
+  std::vector<char*> base;                     // per buffer
+  std::shared_ptr<const OpContext> whole;      // of ops that see whole sequences, where ranks share them
 };
 
 // at: this rank's place in the mesh. `context` must outlive the list.

@@ -78,11 +78,13 @@ void Engine::State::poison(void* data, int64_t num_bytes, bool is_on_host) {
 
 void Engine::State::execute(BoundList& list, const Feed& feed) {
   const c10::InferenceMode guard;
+  if (guards_arenas()) memory->open_arenas();
   if (options.poison) poison(memory->arena(), memory->arena_bytes(), false);
   if (options.poison && memory->host_arena() != nullptr) {
     device.synchronize();  // copies of the list before may still read it
     poison(memory->host_arena(), memory->host_arena_bytes(), true);
   }
+  if (guards_arenas()) memory->close_arenas();
   if (options.progress != nullptr) options.progress->list.store(&list.schedule, std::memory_order_relaxed);
   events.clear();
   events.resize(size_t(list.schedule.num_events));
@@ -208,6 +210,7 @@ void Engine::State::run_steps(BoundList& list, const Instruction& i) {
   for (int n = i.first_step; n < i.first_step + i.num_steps; ++n) {
     const Call& call = list.calls[size_t(n)];
     const Step& step = list.schedule.steps[size_t(n)];
+    before_step(list, n);
     if (options.watch) options.watch(step, call);
     if (profile) profile->begin(step.op);
     metered(list, i, n, [&] { run_op(step, call); });
@@ -234,12 +237,14 @@ void Engine::State::run_op(const Step& step, const Call& call) {
 }
 
 void Engine::State::after_step(BoundList& list, int step) {
-  if (!options.poison) return;
+  if (!options.poison && !guards_arenas()) return;
   const Schedule& s = list.schedule;
   const bool is_host = s.instructions[size_t(s.steps[size_t(step)].instruction)].stream == Stream::kHost;
   for (const BoundList::ByteRange& r : list.dies[size_t(step)]) {
     if (r.is_on_host && !is_host) device.synchronize();  // they are free when the stream is here, and it is late
-    poison(r.data, r.num_bytes, r.is_on_host);
+    if (guards_arenas()) open_bytes(r.data, r.num_bytes);  // with what aligns the next buffer
+    if (options.poison) poison(r.data, r.num_bytes, r.is_on_host);
+    if (guards_arenas()) close_bytes(r.data, r.num_bytes);
   }
 }
 
@@ -249,6 +254,7 @@ std::unique_ptr<Work> Engine::State::start(BoundList& list, const Instruction& i
   if (i.num_steps == 0) return work;
   const Call& call = list.calls[size_t(i.first_step)];
   if (is_program(i.op)) return run_steps(list, i), nullptr;
+  before_step(list, i.first_step);
   if (profile) profile->begin("");
   if (i.group == Group::kSelf && belongs_to_update(list.schedule, i)) {
     metered(list, i, i.first_step, [&] { optimizer_step(i, call); });

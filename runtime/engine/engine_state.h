@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plan/layout_ranges.h"
+#include "runtime/engine/arena_guard.h"
 #include "runtime/engine/bind.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/exchange.h"
@@ -31,6 +32,10 @@ struct Engine::State {
   void run_steps(BoundList& list, const Instruction& i);
   void metered(BoundList& list, const Instruction& i, int step, const std::function<void()>& op);  // `op` is its work
   void run_op(const Step& step, const Call& call);
+  void before_step(const BoundList& list, int step) const {
+    if (!guards_arenas()) return;
+    for (const BoundList::ByteRange& r : list.births[size_t(step)]) open_bytes(r.data, r.num_bytes);
+  }
   void after_step(BoundList& list, int step);
   std::unique_ptr<Work> start(BoundList& list, const Instruction& i);
   void optimizer_step(const Instruction& i, const Call& call);
@@ -48,6 +53,7 @@ struct Engine::State {
   bool learns_preferences() const { return memory->has_run("reference_logps"); }
   void evaluate(const EvaluateInput& input, const std::function<void(int64_t micro_batch)>& after);
   bool is_metering() const { return meter.steps_left > 0; }
+  bool guards_arenas() const { return kGuardsArenas && device.host_memory(); }
   bool is_profiled() const { return steps_done + 1 >= options.first_profiled_step && steps_done < options.last_profiled_step; }
   double scalar(const char* name) {
     double value = 0;

@@ -1,8 +1,12 @@
 // What is really allocated, op by op, against the list: run buffers class by class, one arena, and for library operations the bytes of
 // the workspace table. Anything else is an undeclared allocation.
+#include <set>
+
+#include "plan/expand.h"
 #include "plan/workspace.h"
 #include "runtime/comm/tracing.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/engine/arena_guard.h"
 #include "runtime/engine/threads.h"
 #include "runtime/tiny.h"
 
@@ -160,6 +164,46 @@ TEST_CASE("an allocation that nobody declared is seen", "[memory]") {
   CHECK(read_meter().live_bytes == before.live_bytes);
   CHECK(read_meter().peak_bytes - before.live_bytes == 1077);
 }
+
+#ifdef DISTSETUP_GUARDS_ARENAS
+TEST_CASE("under AddressSanitizer bytes of the arena are open while their buffer is alive, and at no other time", "[memory]") {
+  const auto recompute = GENERATE(Recompute::kNone, Recompute::kFull);
+  TinyOptions o = sized(12, 40);
+  o.recompute = recompute;
+  o.accumulation = 2;
+  const Plan plan = tiny_plan(o);
+  const std::vector<Buffer> buffers = compile_expanded(plan, Phase::kStep, 0).buffers;
+  bool is_step = false;
+  int64_t num_closed = 0;       // what ops read or write while it should be open
+  std::set<const void*> spans;  // where that lies in the arena
+  EngineOptions options;
+  options.watch = [&](const Step& step, const Call& call) {
+    if (!is_step) return;
+    const auto look = [&](const std::vector<View>& views, const std::vector<Argument>& arguments) {
+      for (size_t i = 0; i < views.size(); ++i) {
+        const int64_t n = num_bytes(arguments[i]);
+        if (n > 0 && __asan_region_is_poisoned(arguments[i].data, size_t(n)) != nullptr) ++num_closed;
+        if (n > 0 && buffers[size_t(views[i].buffer)].lifetime != BufferLifetime::kRun) spans.insert(arguments[i].data);
+      }
+    };
+    look(step.reads, call.reads);
+    look(step.writes, call.writes);
+  };
+  const auto device = make_cpu_device();
+  const auto self = make_self_communicator(plan.mesh);
+  Engine engine(plan, *device, *self, options);
+  engine.initialize_parameters();
+  engine.load();
+  const Batch batch = rank_batch(plan, global_batch(plan, 0), 0);
+  is_step = true;
+  engine.step({batch.ids, batch.targets, batch.valid, 0.0, batch.reference, batch.positions});
+  CHECK(num_closed == 0);
+  CHECK(spans.size() > 10);
+  int64_t num_open = 0;
+  for (const void* data : spans) num_open += __asan_address_is_poisoned(data) == 0;
+  CHECK(num_open == 0);
+}
+#endif
 
 }  // namespace
 }  // namespace distsetup
