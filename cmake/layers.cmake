@@ -51,6 +51,15 @@ foreach(pch distsetup_src_pch distsetup_quick_pch)
 endforeach()
 distsetup_optimise(distsetup_quick_pch quick)
 
+# Of a trainer under sanitizers: what its tests make plans with, and nothing that the trainer itself has. Sanitizers would make most of
+# the compile time here; the compiler half under sanitizers is a build of its own (the preset dev).
+set(plain_libraries)
+if(DISTSETUP_RUNTIME AND DISTSETUP_SANITIZE)
+  set(plain_libraries planner tool)
+  set(plain_options -fno-sanitize=all -O0)
+  target_compile_options(distsetup_quick_pch PRIVATE ${plain_options})
+endif()
+
 # distsetup_library(name FOLDERS folder... [HOT pattern...] [WARM pattern...] [UNITS hot warm quick] [LIBRARIES library...]): a static
 # library of folders of src/ and their rooms. HOT and WARM: sources that are not quick, each a regular expression for the end of a path
 # without its ".cc". UNITS: in how many pieces the sources of each level are compiled (DISTSETUP_UNITY). Most of the time of a source
@@ -84,8 +93,14 @@ function(distsetup_library name)
     if(${level}_sources)
       list(LENGTH ${level}_sources count)
       math(EXPR batch "(${count} + ${units} - 1) / ${units}")
+      if(DISTSETUP_SANITIZE AND batch GREATER 20 AND NOT name IN_LIST plain_libraries)
+        set(batch 20)  # clang 14's assembler takes minutes for an object of 50 MB
+      endif()
       add_library(${target}_${level} OBJECT ${${level}_sources})
-      if(level STREQUAL "quick" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+      if(name IN_LIST plain_libraries)
+        target_precompile_headers(${target}_${level} REUSE_FROM distsetup_quick_pch)
+        target_compile_options(${target}_${level} PRIVATE ${plain_options})
+      elseif(level STREQUAL "quick" AND CMAKE_BUILD_TYPE STREQUAL "Release")
         target_precompile_headers(${target}_${level} REUSE_FROM distsetup_quick_pch)
       else()
         target_precompile_headers(${target}_${level} REUSE_FROM distsetup_src_pch)

@@ -34,6 +34,12 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND kernel_flags -mprefer-vector-width=512)
 endif()
+if(DISTSETUP_SANITIZE)
+  # The compiler of the rest, since a program has one sanitizer runtime, and one copy of each kernel: the loader chooses among several
+  # before that runtime has begun, and the choosing would be instrumented too.
+  set(DISTSETUP_KERNEL_CXX "${CMAKE_CXX_COMPILER}")
+  list(APPEND kernel_flags -O1 -g1 -DDISTSETUP_ONE_INSTRUCTION_SET -D_GLIBCXX_ASSERTIONS ${DISTSETUP_SANITIZER_FLAGS})
+endif()
 set(kernel_objects)
 foreach(source IN LISTS kernel_sources)
   cmake_path(GET source STEM name)
@@ -48,6 +54,8 @@ foreach(source IN LISTS kernel_sources)
   list(APPEND kernel_objects "${object}")
 endforeach()
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/kernels")
+# A target of these alone, which depends on nothing: with distsetup_runtime's dependencies its sources would wait for the libraries of src/.
+add_custom_target(distsetup_kernels DEPENDS ${kernel_objects})
 
 if(runtime_sources)
   add_library(distsetup_runtime STATIC ${runtime_sources} ${kernel_objects})

@@ -1,7 +1,7 @@
 // In a build with AddressSanitizer an arena's bytes are open from the first to the last step of the buffer that lies there, and closed
-// otherwise: a kernel that reads or writes past its buffer, before it is born or after it has died, ends the program with a report. That
-// is how bytes are guarded that are one allocation to the sanitizer. Code that is not instrumented (libtorch) is not seen, but for its
-// copies. In every other build nothing is done.
+// otherwise: a kernel that reads or writes past its buffer, before it is born or after it has died, ends the program with a report.
+// That is how bytes are guarded that are one allocation to the sanitizer. Code that is not instrumented (libtorch) is not seen, but
+// for its copies. In every other build nothing is done.
 #pragma once
 #include <cstdint>
 

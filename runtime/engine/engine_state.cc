@@ -242,7 +242,7 @@ void Engine::State::after_step(BoundList& list, int step) {
   const bool is_host = s.instructions[size_t(s.steps[size_t(step)].instruction)].stream == Stream::kHost;
   for (const BoundList::ByteRange& r : list.dies[size_t(step)]) {
     if (r.is_on_host && !is_host) device.synchronize();  // they are free when the stream is here, and it is late
-    if (guards_arenas()) open_bytes(r.data, r.num_bytes);  // with what aligns the next buffer
+    if (guards_arenas()) open_bytes(r.data, r.num_bytes);
     if (options.poison) poison(r.data, r.num_bytes, r.is_on_host);
     if (guards_arenas()) close_bytes(r.data, r.num_bytes);
   }
