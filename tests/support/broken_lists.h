@@ -20,6 +20,9 @@ inline void drop_or_double(Schedule& s, int at, bool drops) {
   home->num_instructions += change;
   for (Segment& g : s.segments)
     if (&g > home) g.first_instruction += change;
+  const int last = static_cast<int>(s.instructions.size()) - 1;
+  for (Step& step : s.steps)  // those of one that is gone stay in the list, and nobody takes them
+    step.instruction = std::min(step.instruction + (step.instruction > at ? change : 0), last);
 }
 
 struct TouchedBytes {
