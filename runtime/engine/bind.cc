@@ -114,10 +114,6 @@ void RankMemory::write_back(const UnitLayout& unit) const {
   if (unit.is_frozen) return;
   for (const auto& [name, file] : on_disk_) file->is_done(unit.shard_offset * 4, unit.shard_numel * 4);
 }
-void RankMemory::open_arenas() const {
-  open_bytes(arena(), arena_bytes());
-  open_bytes(host_arena(), host_arena_bytes());
-}
 void RankMemory::close_arenas() const {
   close_bytes(arena(), arena_bytes());
   close_bytes(host_arena(), host_arena_bytes());

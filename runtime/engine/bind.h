@@ -45,8 +45,7 @@ class RankMemory {
   void write_back(const UnitLayout& unit) const;
   char* arena() const { return arena_ ? static_cast<char*>(arena_->data()) : nullptr; }
   int64_t arena_bytes() const { return arena_ ? arena_->num_bytes() : 0; }
-  void open_arenas() const;  // both of them (arena_guard.h)
-  void close_arenas() const;
+  void close_arenas() const;  // both of them (arena_guard.h)
 
  private:
   std::map<std::string, std::unique_ptr<DeviceMemory>> run_;

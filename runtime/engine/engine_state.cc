@@ -78,7 +78,6 @@ void Engine::State::poison(void* data, int64_t num_bytes, bool is_on_host) {
 
 void Engine::State::execute(BoundList& list, const Feed& feed) {
   const c10::InferenceMode guard;
-  if (guards_arenas()) memory->open_arenas();
   if (options.poison) poison(memory->arena(), memory->arena_bytes(), false);
   if (options.poison && memory->host_arena() != nullptr) {
     device.synchronize();  // copies of the list before may still read it
@@ -242,9 +241,7 @@ void Engine::State::after_step(BoundList& list, int step) {
   const bool is_host = s.instructions[size_t(s.steps[size_t(step)].instruction)].stream == Stream::kHost;
   for (const BoundList::ByteRange& r : list.dies[size_t(step)]) {
     if (r.is_on_host && !is_host) device.synchronize();  // they are free when the stream is here, and it is late
-    if (guards_arenas()) open_bytes(r.data, r.num_bytes);
-    if (options.poison) poison(r.data, r.num_bytes, r.is_on_host);
-    if (guards_arenas()) close_bytes(r.data, r.num_bytes);
+    options.poison ? poison(r.data, r.num_bytes, r.is_on_host) : close_bytes(r.data, r.num_bytes);
   }
 }
 
