@@ -10,9 +10,9 @@
 #include "base/names.h"
 #include "codegen/lint/file_text.h"
 #include "codegen/lint/misspelt.h"
-#include "codegen/tables/other_releases.h"
 #include "codegen/lint/unknown_names.h"
 #include "codegen/tables/name_table.h"
+#include "codegen/tables/other_releases.h"
 
 namespace distsetup::lint {
 namespace {

@@ -11,10 +11,10 @@
 #include "base/names.h"
 #include "codegen/lint/megatron.h"
 #include "codegen/lint/misspelt.h"
-#include "codegen/tables/other_releases.h"
 #include "codegen/lint/trainer_match.h"
 #include "codegen/lint/unknown_names.h"
 #include "codegen/tables/name_table.h"
+#include "codegen/tables/other_releases.h"
 
 namespace distsetup::lint {
 namespace {

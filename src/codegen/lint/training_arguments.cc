@@ -10,8 +10,8 @@
 
 #include "base/names.h"
 #include "codegen/lint/misspelt.h"
-#include "codegen/tables/other_releases.h"
 #include "codegen/tables/name_table.h"
+#include "codegen/tables/other_releases.h"
 
 namespace distsetup::lint {
 namespace {
