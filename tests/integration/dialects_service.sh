@@ -44,8 +44,8 @@ sed -i 's/true/false/; s/selective/full/' one.yaml
 run "two recompute keys that disagree" 3 "$distsetup" validate one.yaml
 
 # --- the guide's sizes: what it says fits is asked of the planner
-printf 'fsdp_config:\n  sharding_strategy: "FULL_SHARD"\n  mixed_precision_policy: "bf16"\n  cpu_offload: false\nmax_seq_length: 4096\nbatch_size: 2\n' >r1.yaml
-# in one micro-batch: whole gradients add up over several
+printf 'fsdp_config:\n  sharding_strategy: "FULL_SHARD"\n  mixed_precision_policy: "bf16"\n  cpu_offload: false\nmax_seq_length: 4096\nbatch_size: 1\n' >r1.yaml
+# in one micro-batch: whole gradients add up over several; of one pair, which is two sequences
 run "7B on 2 x 24 GB" 4 "$distsetup" plan --from r1.yaml --model 7B --gpu rtx_4090 --nodes 1 --gpus 2 --gradient-accumulation 1
 has "7B on 2 x 24 GB: preferences" "$said" "dpo"
 has "7B on 2 x 24 GB: adapters would" "$said" "fits with --finetune lora"
