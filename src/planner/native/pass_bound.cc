@@ -43,18 +43,18 @@ PassBound::Part PassBound::part_of(double numel, Group shards, Group replicas) c
   };
   const bool is_f32 = plan_.precision.compute == Dtype::kF32, gathers = plan_.strategy.sharding == Sharding::kZero3;
   const double cast_s = is_f32 && ranks == 1 ? 0 : stream_s(plan_.hardware, own * (4 + element));
-  // Of two hops the first sum, which every list has between two reductions.
-  const int together = node_ranks(plan_, shards);
-  const double add_s = sums_s(plan_, together > 0 ? Hop::kWithinNode : Hop::kOnly, own, ranks, together, element);
+  const double add_s = sums_s(plan_, Hop::kOnly, own, ranks, 0, element);
   if (ranks == 1) {
     (gathers ? p.cast_s : p.refresh_here_s) = cast_s;
     p.local_add_s = is_f32 ? 0 : add_s;
   } else {
     (gathers ? p.gather_s : p.refresh_s) = cast_s + collective(InstructionOp::kAllGather, shards, whole * element);
-    p.last_reduce_s = reduction_s(plan_, shards, own, adds_up_ ? 4 : element);
-    p.last_first_hop_s = first_hop_s(plan_, shards, own, adds_up_ ? 4 : element);
-    if (!adds_up_) p.reduce_s = p.last_reduce_s, p.first_hop_s = p.last_first_hop_s;
     if (adds_up_ && !is_f32) p.local_add_s = add_s;
+    // Of two hops the second is beside the first of the unit below: which of them a backward hides depends on all units, so none
+    // counts.
+    if (node_ranks(plan_, shards) > 0) return p;
+    p.last_reduce_s = collective(InstructionOp::kReduceScatter, shards, whole * (adds_up_ ? 4 : element));
+    if (!adds_up_) p.reduce_s = p.last_reduce_s;
     p.add_s = add_s;
   }
   p.replicas_s = collective(InstructionOp::kAllReduce, replicas, own * 4);
@@ -63,7 +63,6 @@ PassBound::Part PassBound::part_of(double numel, Group shards, Group replicas) c
 
 PassBound::Reduction PassBound::reduction_of(const Part& own, const Part& experts, bool is_last) const {
   const auto reduce_s = [&](const Part& p) { return is_last ? p.last_reduce_s : p.reduce_s; };
-  const auto first_hop_s = [&](const Part& p) { return is_last ? p.last_first_hop_s : p.first_hop_s; };
   const auto replicas_s = [&](const Part& p) { return is_last ? p.replicas_s : 0; };
   const bool own_goes = reduce_s(own) > 0, experts_go = reduce_s(experts) > 0;
   Reduction r;
@@ -73,8 +72,8 @@ PassBound::Reduction PassBound::reduction_of(const Part& own, const Part& expert
   r.add_s = r.starts ? beside.add_s : own.local_add_s + experts.local_add_s;
   r.replicas_s = replicas_s(beside);
   if (own_goes && experts_go) {
-    r.once_s = waits_ ? first_hop_s(own) + own.add_s : 0;  // its second hop is beside the experts' first
-    if (waits_) r.beside_s += replicas_s(own);             // in front of it
+    r.once_s = waits_ ? reduce_s(own) + own.add_s : 0;
+    if (waits_) r.beside_s += replicas_s(own);  // in front of it
   }
   if (r.starts)
     r.before_s = own.local_add_s;

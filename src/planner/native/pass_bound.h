@@ -33,11 +33,10 @@ class PassBound {
  private:
   // Of a unit's parameters, or of its experts where these lie apart: what they cost one by one.
   struct Part {
-    double gather_s = 0, cast_s = 0;               // zero3: over ranks; by a rank alone, which compute waits for
-    double reduce_s = 0, last_reduce_s = 0;        // over the sharding's ranks; of the last micro-batch
-    double first_hop_s = 0, last_first_hop_s = 0;  // of these, where they go in two hops; else all
-    double add_s = 0, local_add_s = 0;             // to the sum, once they are reduced; by a rank alone
-    double replicas_s = 0;                         // of the last micro-batch
+    double gather_s = 0, cast_s = 0;         // zero3: over ranks; by a rank alone, which compute waits for
+    double reduce_s = 0, last_reduce_s = 0;  // over the sharding's ranks in one hop; of the last micro-batch
+    double add_s = 0, local_add_s = 0;       // to the sum, once they are reduced; by a rank alone
+    double replicas_s = 0;                   // of the last micro-batch
     double refresh_s = 0, refresh_here_s = 0;
   };
   // What a backward is followed by.
