@@ -50,12 +50,12 @@ PassBound::Part PassBound::part_of(double numel, Group shards, Group replicas) c
   } else {
     (gathers ? p.gather_s : p.refresh_s) = cast_s + collective(InstructionOp::kAllGather, shards, whole * element);
     if (adds_up_ && !is_f32) p.local_add_s = add_s;
-    // Of two hops the second is beside the first of the unit below: which of them a backward hides depends on all units, so none
-    // counts.
-    if (node_ranks(plan_, shards) > 0) return p;
-    p.last_reduce_s = collective(InstructionOp::kReduceScatter, shards, whole * (adds_up_ ? 4 : element));
-    if (!adds_up_) p.reduce_s = p.last_reduce_s;
-    p.add_s = add_s;
+    p.last_reduce_s = reduction_s(plan_, shards, own, adds_up_ ? 4 : element);
+    p.last_first_hop_s = first_hop_s(plan_, shards, own, adds_up_ ? 4 : element);
+    if (!adds_up_) p.reduce_s = p.last_reduce_s, p.first_hop_s = p.last_first_hop_s;
+    // Of two hops the first sum, which every list has between two reductions.
+    const int together = node_ranks(plan_, shards);
+    p.add_s = together == 0 ? add_s : sums_s(plan_, Hop::kWithinNode, own, ranks, together, element);
   }
   p.replicas_s = collective(InstructionOp::kAllReduce, replicas, own * 4);
   return p;
@@ -63,17 +63,19 @@ PassBound::Part PassBound::part_of(double numel, Group shards, Group replicas) c
 
 PassBound::Reduction PassBound::reduction_of(const Part& own, const Part& experts, bool is_last) const {
   const auto reduce_s = [&](const Part& p) { return is_last ? p.last_reduce_s : p.reduce_s; };
+  const auto first_hop_s = [&](const Part& p) { return is_last ? p.last_first_hop_s : p.first_hop_s; };
   const auto replicas_s = [&](const Part& p) { return is_last ? p.replicas_s : 0; };
   const bool own_goes = reduce_s(own) > 0, experts_go = reduce_s(experts) > 0;
   Reduction r;
   r.starts = own_goes || experts_go;
   const Part& beside = experts_go ? experts : own;
   r.beside_s = reduce_s(beside);
+  r.begun_s = first_hop_s(beside);
   r.add_s = r.starts ? beside.add_s : own.local_add_s + experts.local_add_s;
   r.replicas_s = replicas_s(beside);
   if (own_goes && experts_go) {
-    r.once_s = waits_ ? reduce_s(own) + own.add_s : 0;
-    if (waits_) r.beside_s += replicas_s(own);  // in front of it
+    r.once_s = waits_ ? first_hop_s(own) + own.add_s : 0;  // its second hop is beside the experts' first
+    if (waits_ && first_hop_s(own) == reduce_s(own)) r.beside_s += replicas_s(own), r.begun_s += replicas_s(own);  // in front of it
   }
   if (r.starts)
     r.before_s = own.local_add_s;
@@ -105,7 +107,7 @@ double PassBound::reduced_s(const RowCosts::Pair& pair, bool is_last) const {
   const Moves &low = moves_[static_cast<size_t>(pair.lower)], &up = moves_[static_cast<size_t>(pair.upper)];
   const Reduction &lower = is_last ? low.last : low.each, &upper = is_last ? up.last : up.each;
   const double compute_s = row_.kinds[static_cast<size_t>(pair.lower)].backward_s;
-  const double beside_s = waits_ ? upper.beside_s + (is_last && upper.starts ? least_replicas_s_ : 0) : 0;
+  const double beside_s = waits_ ? upper.begun_s + (is_last && upper.starts ? least_replicas_s_ : 0) : 0;
   // Nobody waits for replicas' sums until the norm.
   const double transfer_s = upper.starts ? std::max(beside_s - upper.after_s, 0.0) : is_last ? upper.replicas_s : 0;
   const double computed_s = upper.after_s + compute_s + contention_ * std::min(compute_s, transfer_s) + lower.before_s;

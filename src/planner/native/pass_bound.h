@@ -33,10 +33,11 @@ class PassBound {
  private:
   // Of a unit's parameters, or of its experts where these lie apart: what they cost one by one.
   struct Part {
-    double gather_s = 0, cast_s = 0;         // zero3: over ranks; by a rank alone, which compute waits for
-    double reduce_s = 0, last_reduce_s = 0;  // over the sharding's ranks in one hop; of the last micro-batch
-    double add_s = 0, local_add_s = 0;       // to the sum, once they are reduced; by a rank alone
-    double replicas_s = 0;                   // of the last micro-batch
+    double gather_s = 0, cast_s = 0;               // zero3: over ranks; by a rank alone, which compute waits for
+    double reduce_s = 0, last_reduce_s = 0;        // over the sharding's ranks; of the last micro-batch
+    double first_hop_s = 0, last_first_hop_s = 0;  // of these, where they go in two hops; else all
+    double add_s = 0, local_add_s = 0;             // to the sum, once they are reduced; by a rank alone
+    double replicas_s = 0;                         // of the last micro-batch
     double refresh_s = 0, refresh_here_s = 0;
   };
   // What a backward is followed by.
@@ -44,6 +45,7 @@ class PassBound {
     bool starts = false;               // any, which those before it are waited for
     double before_s = 0, once_s = 0;   // compute before it; what is reduced and waited for at once
     double beside_s = 0, after_s = 0;  // beside the next backward; compute between the two
+    double begun_s = 0;                // of beside_s what the next reduction waits for: of two hops the first
     double add_s = 0, replicas_s = 0;  // when it is done
   };
   struct Moves {
