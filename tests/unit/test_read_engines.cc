@@ -81,6 +81,9 @@ TEST_CASE("engines: what scores or generates beside a training is no second run"
   CHECK(told_of("a.sh", score + train).text("strategy.sharding") == "zero2");
   const std::string other = "deepspeed --module openrlhf.cli.train_sft --pretrain a/b --zero_stage 3 --dataset x.jsonl\n";
   CHECK(told_of("a.sh", train + other).is_contradictory);
+  // A word inside another one ("pip") is no task.
+  const std::string pipeline = "torchrun --nproc_per_node 8 train_pipeline.py --per_device_train_batch_size 4 --bf16 --output_dir x\n";
+  CHECK(told_of("a.sh", kTrainer + "\n" + pipeline).is_contradictory);
 }
 
 TEST_CASE("engines: packing and the beta of DPO are settings of the files that say them", "[read]") {

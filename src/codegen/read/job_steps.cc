@@ -23,8 +23,8 @@ using namespace foreign;
 bool trains_nothing(const LaunchLine& line) {
   const LaunchStage* script = line.find(LaunchProgram::kScript);
   const std::string name = script == nullptr ? "" : script->name.substr(script->name.rfind('/') + 1);
-  static constexpr std::string_view kWords[] = {"eval",       "infer",   "generat", "predict", "bench",
-                                                "preprocess", "prepare", "tokeniz", "convert", "merge"};
+  static constexpr std::string_view kWords[] = {"eval",    "infer",   "generat", "predict", "bench",         "preprocess",
+                                                "prepare", "tokeniz", "convert", "merge",   "lora_combiner", "interactive_chat"};
   return std::any_of(std::begin(kWords), std::end(kWords),
                      [&name](std::string_view word) { return name.find(word) != std::string::npos; });
 }

@@ -172,10 +172,9 @@ class TableReading {
   void complete_fsdp_words() {
     if (std::find(table_.words.begin(), table_.words.end(), "fsdp") == table_.words.end()) return;
     const auto is_word = [](const FoundKey& one) { return one.key == "fsdp"; };
-    const auto is_none = [&](const FoundKey& one) { return is_word(one) && (one.text == "auto_wrap" || one.text == "offload"); };
+    const auto is_strategy = [&](const FoundKey& one) { return is_word(one) && one.text != "auto_wrap" && one.text != "offload"; };
     const auto first = std::find_if(found_.begin(), found_.end(), is_word);
-    if (first != found_.end() &&
-        std::count_if(found_.begin(), found_.end(), is_word) == std::count_if(found_.begin(), found_.end(), is_none)) {
+    if (first != found_.end() && std::none_of(found_.begin(), found_.end(), is_strategy)) {
       FoundKey strategy = *first;
       strategy.text = "full_shard";
       found_.insert(first, std::move(strategy));

@@ -21,9 +21,8 @@ bool is_other_task(const LaunchStage& script) {
     if (base != one.program || script.positionals.empty()) continue;
     return (" " + std::string(one.training) + " ").find(" " + script.positionals[0].text + " ") == std::string::npos;
   }
-  for (const std::string_view word :
-       {"vllm", "sglang", "serve", "http.server", "pip", "venv", "collect_env", "preprocess", "download", "convert", "merge",
-        "eleuther_eval", "quantize", "batch_inference", "lora_combiner", "interactive_chat"}) {
+  for (const std::string_view word : {"vllm", "sglang", "serve", "http.server", "pip", "venv", "collect_env", "preprocess", "download",
+                                      "convert", "merge", "eleuther_eval", "quantize"}) {
     if (base.find(word) != std::string::npos) return true;
   }
   return false;
@@ -46,11 +45,9 @@ bool is_wrapper(const LaunchStage& script) {
 }
 
 bool starts_training_itself(const LaunchLine& line) {
-  const LaunchStage* script = line.find(LaunchProgram::kScript);
-  if (shows_help(line) || (script != nullptr && is_other_task(*script))) return false;
-  return std::any_of(line.stages.begin(), line.stages.end(), [](const LaunchStage& stage) {
+  return !shows_help(line) && std::any_of(line.stages.begin(), line.stages.end(), [](const LaunchStage& stage) {
     return stage.program == LaunchProgram::kTorchrun || stage.program == LaunchProgram::kDeepspeed ||
-           stage.program == LaunchProgram::kAccelerate || stage.program == LaunchProgram::kScript;
+           stage.program == LaunchProgram::kAccelerate || (stage.program == LaunchProgram::kScript && !is_other_task(stage));
   });
 }
 

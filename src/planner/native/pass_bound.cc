@@ -75,7 +75,9 @@ PassBound::Reduction PassBound::reduction_of(const Part& own, const Part& expert
   r.replicas_s = replicas_s(beside);
   if (own_goes && experts_go) {
     r.once_s = waits_ ? first_hop_s(own) + own.add_s : 0;  // its second hop is beside the experts' first
-    if (waits_ && first_hop_s(own) == reduce_s(own)) r.beside_s += replicas_s(own), r.begun_s += replicas_s(own);  // in front of it
+    // The sum over replicas is in front of the experts' reduction, but where a second hop comes before it.
+    const bool is_one_hop = first_hop_s(own) == reduce_s(own);
+    if (waits_ && is_one_hop) r.beside_s += replicas_s(own), r.begun_s += replicas_s(own);
   }
   if (r.starts)
     r.before_s = own.local_add_s;
