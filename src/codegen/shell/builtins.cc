@@ -140,6 +140,22 @@ void read_into_variables(const ShellCommand& one, ShellExpander& variables) {
   }
 }
 
+// sbatch -N 2 <<EOF: options of the line go over the job's own lines (sbatch(1)), so they stand behind those.
+static std::string with_options_of_line(const ShellCommand& sbatch, std::string job) {
+  std::string lines;
+  for (size_t i = 1; i < sbatch.expanded.size(); ++i) {
+    const std::string& word = sbatch.expanded[i].text;
+    if (!word.starts_with('-')) break;
+    const bool has_value =
+        word.find('=') == std::string::npos && i + 1 < sbatch.expanded.size() && !sbatch.expanded[i + 1].text.starts_with('-');
+    lines += "#SBATCH " + word + (has_value ? " " + sbatch.expanded[i + 1].text : "") + "\n";
+    if (has_value) ++i;
+  }
+  size_t at = 0;  // of the first command
+  while (at < job.size() && (job[at] == '#' || job[at] == '\n')) at = std::min(job.find('\n', at), job.size() - 1) + 1;
+  return lines.empty() ? job : job.insert(at, lines);
+}
+
 void find_written_file(const ShellCommand& one, const std::optional<HereDocument>& piped, ShellExpander& variables,
                        ShellScript& script) {
   constexpr size_t kMaxFiles = 20;
@@ -160,16 +176,27 @@ void find_written_file(const ShellCommand& one, const std::optional<HereDocument
   if (!is_here && !is_said) return;
   const HereDocument* here = is_piped ? &*piped : is_here ? &one.here[0] : nullptr;
   file.body = is_here ? here->body : one.words[1].parts[0].span;
-  const bool expands = is_here ? here->expands : one.words[1].parts[0].quote == ShellQuote::kDouble;
+  file.expands = is_here ? here->expands : one.words[1].parts[0].quote == ShellQuote::kDouble;
   const std::string_view body =
       is_here ? script.text.substr(file.body.begin, file.body.end - file.body.begin) : std::string_view(one.words[1].parts[0].text);
-  file.text = expands ? without_escapes(variables.expand_text(body, true).text) : std::string(body);
+  file.text = file.expands ? without_escapes(variables.expand_text(body, true).text) : std::string(body);
+  if (is_submitted && name == "sbatch" && file.path.starts_with("job of "))
+    file.text = with_options_of_line(one, std::move(file.text));
   script.files.push_back(std::move(file));
 }
 
 std::optional<HereDocument> piped_document(const ShellCommand& one) {
   const bool is_shown = one.words.size() == 1 && one.words[0].text == "cat" && one.here.size() == 1 && one.redirections.empty();
   return is_shown && one.ends_with == "|" ? std::optional(one.here[0]) : std::nullopt;
+}
+
+void add_local_names(const ShellCommand& one, std::set<std::string>& names) {
+  if (one.words.empty()) return;
+  const std::string& how = one.words[0].text;
+  const bool is_global = std::any_of(one.words.begin(), one.words.end(), [](const ShellWord& word) { return word.text == "-g"; });
+  if ((how != "local" && how != "declare" && how != "typeset") || is_global) return;
+  for (const ShellAssignment& assignment : one.assignments) names.insert(assignment.name);
+  for (size_t i = 1; i < one.words.size(); ++i) names.insert(one.words[i].text);
 }
 
 }  // namespace distsetup::foreign

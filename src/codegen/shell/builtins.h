@@ -1,6 +1,7 @@
 // Commands of the shell that fill variables, or write files.
 #pragma once
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,8 @@ std::vector<std::string> change_by_arithmetic(const ShellCommand& command, Shell
 void find_written_file(const ShellCommand& command, const std::optional<HereDocument>& piped, ShellExpander& variables,
                        ShellScript& script);
 std::optional<HereDocument> piped_document(const ShellCommand& command);  // cat <<EOF |
+
+// local V=1, declare V: names that belong to the function around the command.
+void add_local_names(const ShellCommand& one, std::set<std::string>& names);
 
 }  // namespace distsetup::foreign

@@ -258,7 +258,8 @@ const ShellWord* CommandReader::text_for_ssh() const {
   const std::string& name = command_.words[0].text;
   const ShellWord& last = command_.words.back();
   const bool is_text = !last.parts.empty() && last.parts[0].quote != ShellQuote::kNone && last.text.find(' ') != std::string::npos;
-  return is_text && name.substr(name.rfind('/') + 1) == "ssh" ? &last : nullptr;
+  const std::string base = name.substr(name.rfind('/') + 1);
+  return is_text && (base == "ssh" || base == "pdsh") ? &last : nullptr;
 }
 
 void CommandReader::inner_script() {

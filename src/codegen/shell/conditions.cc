@@ -115,12 +115,31 @@ class ConditionReader {
     return without_escapes(text.text);
   }
 
+  // Of a pattern's parts the quoted ones mean themselves (bash manual, "Conditional Constructs").
+  std::optional<std::string> pattern(const ShellWord& word) {
+    std::string out;
+    for (const WordPart& part : word.parts) {
+      ShellWord one;
+      one.text = part.text;
+      one.span = part.span;
+      one.parts = {part};
+      const ExpandedText text = variables_.expand(one);
+      if (!text.is_known || !text.is_certain) return std::nullopt;
+      for (const char c : text.text) {
+        if (part.quote != ShellQuote::kNone && (c == '*' || c == '?' || c == '[' || c == ']' || c == '\\')) out += '\\';
+        out += c;
+      }
+    }
+    return out;
+  }
+
   Truth relation(const ShellWord& left_word, const std::string& how, const ShellWord& right_word) {
     const auto left = known(left_word), right = known(right_word);
     if (!left || !right) return std::nullopt;
-    const bool is_pattern = is_double_ && right_word.parts.size() == 1 && right_word.parts[0].quote == ShellQuote::kNone;
     if (how == "=" || how == "==" || how == "!=") {
-      const bool are_same = is_pattern ? matches_pattern(*left, *right) : *left == *right;
+      const auto wanted = is_double_ ? pattern(right_word) : std::nullopt;
+      if (is_double_ && !wanted) return std::nullopt;
+      const bool are_same = is_double_ ? matches_pattern(*left, *wanted) : *left == *right;
       return are_same == (how != "!=");
     }
     if (how.size() != 3) return std::nullopt;  // -nt, <, =~

@@ -36,6 +36,7 @@ class Walker {
 
   void run(const ShellNode& root) {
     find_functions(root, nullptr);
+    root_ = &root;
     walk(root);
     for (const auto& [one, owner] : functions_in_order_) {
       if (owner == nullptr && walked_.insert(one).second) maybe([&, node = one] { walk_children(*node); });
@@ -64,14 +65,14 @@ class Walker {
   template <class Work>
   ShellVariables::Changes apart(const Work& work) {
     variables_.begin();
+    ++num_apart_;
     work();
+    --num_apart_;
     return variables_.end();
   }
   template <class Work>
   void maybe(const Work& work) {
-    std::vector<ShellVariables::Changes> changes;
-    changes.push_back(apart(work));
-    merge(changes, true);
+    merge({apart(work)}, true);
   }
   // Arguments that only some ways move are not known behind them.
   void merge(const std::vector<ShellVariables::Changes>& parts, bool may_be_none) {
@@ -83,8 +84,15 @@ class Walker {
   // A list's result is that of its last command.
   Truth walk_children(const ShellNode& node) {
     Truth truth = true;
+    bool has_ended = false;
     std::string joins;
     for (const ShellNode& child : node.children) {
+      if (has_returned_) break;
+      if (has_ended) {
+        kill(child);
+        continue;
+      }
+      has_ended = num_apart_ == 0 && &node == root_ && joins != "&&" && joins != "||" && ends_script(child, script_);
       if (child.is_inner) {
         if (is_skipped(joins, truth)) {
           kill(child);
@@ -105,10 +113,6 @@ class Walker {
     }
     return truth;
   }
-  static bool is_skipped(const std::string& joins, Truth truth) {
-    return (joins == "&&" && truth == false) || (joins == "||" && truth == true);
-  }
-
   void kill(const ShellNode& node) {
     const bool has_command = node.kind == NodeKind::kCommand || node.has_header;
     if (has_command && node.command < script_.commands.size()) script_.commands[node.command].is_dead = true;
@@ -191,44 +195,30 @@ class Walker {
   }
 
   void loop(const ShellNode& node) {
-    if (moves_in(node)) forget_arguments(variables_);
+    const bool was_listed = std::exchange(is_listed_, false);
+    for (const size_t i : commands_of(node)) {
+      if (i < script_.commands.size() && moves_arguments(script_.commands[i])) forget_arguments(variables_);
+    }
     if (node.has_header && node.command < script_.commands.size()) {
       ShellCommand& header = script_.commands[node.command];
       header.expanded = variables_.expand_words(header.words);
       const std::vector<ShellWord>& words = header.expanded;
       const bool is_one = words.size() == 4 && words[2].text == "in" && words[3].text.find_first_of("$`*{") == std::string::npos;
       if (is_one) variables_.set_text(words[1].text, words[3].text);
-      if (!is_one && words.size() > 1) variables_.set_unknown(words[1].text);
-      if (is_one) {
-        walk_all(node);
-        return;
-      }
+      if (is_one) return walk_all(node);
+      if (words.size() > 1) variables_.set_unknown(words[1].text);
+      is_listed_ = has_known_items(header);
     }
-    std::set<std::string> outer;
-    outer.swap(grown_);
+    std::set<std::string> outer = std::exchange(grown_, {});
     ++num_loops_;
     const bool doubted_before = variables_.doubt_empty(node.has_header && is_over_list(script_.commands[node.command]));
-    maybe([&] { walk_all(node); });
+    merge({apart([&] { walk_all(node); })}, !is_listed_);
+    is_listed_ = was_listed;
     variables_.doubt_empty(doubted_before);
     --num_loops_;
-    for (const std::string& name : grown_) forget(name);
+    for (const std::string& name : grown_) forget_grown(variables_, name);
     if (num_loops_ > 0) outer.insert(grown_.begin(), grown_.end());
-    grown_ = std::move(outer);
-  }
-  bool moves_in(const ShellNode& node) const {
-    const std::vector<size_t> inside = commands_of(node);
-    return std::any_of(inside.begin(), inside.end(),
-                       [this](size_t i) { return i < script_.commands.size() && moves_arguments(script_.commands[i]); });
-  }
-  // How often a loop runs is not known: of a list that grows in it only the options that are seen once count, of a sum nothing.
-  void forget(const std::string& name) {
-    const ShellValue* now = variables_.find(name);
-    if (now == nullptr) return;
-    ShellValue value = *now;
-    value.is_known = value.is_certain = false;
-    const auto is_option = [](const ShellWord& word) { return word.text.size() > 1 && word.text[0] == '-'; };
-    if (std::none_of(value.words.begin(), value.words.end(), is_option)) value.words.clear();
-    variables_.set(name, std::move(value));
+    std::swap(grown_, outer);
   }
   void walk_all(const ShellNode& node) {
     for (const ShellNode& child : node.children) walk_children(child);
@@ -239,17 +229,17 @@ class Walker {
     one.expanded = words_of_eval(variables_.expand_words(one.words));
     // What a text is not known in whole of is still as it was typed: eval expands what it makes of its words.
     if (!one.words.empty() && one.words[0].text == "eval") one.expanded = variables_.expand_words(one.expanded);
-    for (const ShellWord& word : one.words) {
+    for (const ShellWord& word : one.words)
       if (one.undecided.empty()) one.undecided = variables_.undecided(word);
-    }
     if (one.depth > 0 && !one.in_substitution && here_ == nullptr)
       more_[&one] = take_apart(one, one.words.size() == 1 ? variables_.expand(one.words[0]).text : "");
     const bool is_of_shell = one.words.empty() || is_declaration(one.words[0].text);
     if (is_of_shell) {
       declare_maps(one, variables_);
+      if (locals_ != nullptr) add_local_names(one, *locals_);
       for (ShellAssignment& assignment : one.assignments) {
         variables_.assign(assignment);
-        if (num_loops_ > 0 && (assignment.appends || names_itself(assignment))) grown_.insert(assignment.name);
+        if (num_loops_ > 0 && changes_each_time(assignment, grown_, is_listed_, variables_)) grown_.insert(assignment.name);
       }
     } else {
       apart([&] {
@@ -258,6 +248,7 @@ class Walker {
     }
     if (one.words.empty()) return Truth(true);
     const std::string& name = one.words[0].text;
+    if (name == "return" && num_apart_ == apart_of_call_) has_returned_ = true;
     if (name == "read") read_into_variables(one, variables_);
     if (name == "((" || name == "let") {
       const std::vector<std::string> changed = change_by_arithmetic(one, variables_, num_loops_ == 0);
@@ -314,9 +305,13 @@ class Walker {
     if (owner != nullptr && here_ == nullptr) return call_sourced(one, *function, *owner);
     if (owner != here_ || !is_news(function, one)) return;
     ++num_calls_;
-    apart_but_arguments([&, node = function] {
+    const bool is_shell_of_its_own = one.ends_with == "&" || one.ends_with == "|" || one.reads_pipe;
+    apart_but_arguments(is_shell_of_its_own, [&, node = function] {
       set_arguments(variables_, given_[node]);
+      const int outer = std::exchange(apart_of_call_, num_apart_);
       walk_children(*node);
+      apart_of_call_ = outer;
+      has_returned_ = false;
     });
     --num_calls_;
     running_.erase(function);
@@ -339,12 +334,15 @@ class Walker {
     return true;
   }
 
-  // A function has arguments of its own.
+  // A function has arguments of its own, and variables that it calls local; in a shell of its own it changes nothing outside.
   template <class Work>
-  void apart_but_arguments(const Work& work) {
+  void apart_but_arguments(bool is_shell_of_its_own, const Work& work) {
+    std::set<std::string> locals;
+    std::set<std::string>* const outer = std::exchange(locals_, &locals);
     ShellVariables::Changes changes = apart(work);
+    locals_ = outer;
     for (auto& [name, value] : changes) {
-      if (!is_argument(name)) variables_.set(name, std::move(value));
+      if (!is_shell_of_its_own && !is_argument(name) && locals.count(name) == 0) variables_.set(name, std::move(value));
     }
   }
 
@@ -380,9 +378,14 @@ class Walker {
   std::vector<Function> functions_in_order_;
   std::set<const ShellNode*> walked_, running_;
   std::map<const ShellNode*, std::vector<ShellWord>> given_;  // to functions, by all calls alike
-  int num_calls_ = 0;
+  int num_calls_ = 0, num_apart_ = 0;
+  int apart_of_call_ = -1;                   // num_apart_ where the function that is walked begins
+  bool has_returned_ = false;                // from it
+  std::set<std::string>* locals_ = nullptr;  // of it
+  const ShellNode* root_ = nullptr;          // of the script itself
   bool exports_all_ = false;
   int num_loops_ = 0;            // around this place
+  bool is_listed_ = false;       // the loop around it is over known words
   std::set<std::string> grown_;  // what the loop around this place adds to
 };
 

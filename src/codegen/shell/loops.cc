@@ -6,6 +6,21 @@
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
+namespace {
+
+// $NAME, ${NAME…}, and NAME alone in $((…)).
+bool mentions(std::string_view text, const std::string& name) {
+  const bool counts = text.find("$((") != std::string_view::npos || text.find("$[") != std::string_view::npos;
+  for (size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    const bool is_whole = (end >= text.size() || !is_name_char(text[end])) && (at == 0 || !is_name_char(text[at - 1]));
+    const bool is_taken = at > 0 && (text[at - 1] == '$' || (text[at - 1] == '{' && at > 1 && text[at - 2] == '$'));
+    if (is_whole && (is_taken || counts)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 bool is_over_list(const ShellCommand& header) {
   const std::vector<ShellWord>& words = header.words;
@@ -15,14 +30,28 @@ bool is_over_list(const ShellCommand& header) {
   });
 }
 
-bool names_itself(const ShellAssignment& one) {
-  for (const std::string& how : {"$" + one.name, "${" + one.name}) {
-    for (size_t at = one.value.text.find(how); at != std::string::npos; at = one.value.text.find(how, at + 1)) {
-      const size_t end = at + how.size();
-      if (end >= one.value.text.size() || !is_name_char(one.value.text[end])) return true;
-    }
-  }
-  return false;
+bool has_known_items(const ShellCommand& header) {
+  const std::vector<ShellWord>& words = header.expanded;
+  return words.size() > 4 && words[2].text == "in" && std::all_of(words.begin() + 3, words.end(), [](const ShellWord& word) {
+           return word.text.find_first_of("$`*?[{") == std::string::npos;
+         });
+}
+
+void forget_grown(ShellExpander& variables, const std::string& name) {
+  const ShellValue* now = variables.find(name);
+  if (now == nullptr) return;
+  ShellValue value = *now;
+  value.is_known = value.is_certain = false;
+  const auto is_option = [](const ShellWord& word) { return word.text.size() > 1 && word.text[0] == '-'; };
+  if (std::none_of(value.words.begin(), value.words.end(), is_option)) value.words.clear();
+  variables.set(name, std::move(value));
+}
+
+bool changes_each_time(const ShellAssignment& one, const std::set<std::string>& grown, bool is_listed, ShellExpander& variables) {
+  if (one.appends || mentions(one.value.text, one.name)) return true;
+  if (std::any_of(grown.begin(), grown.end(), [&one](const std::string& name) { return mentions(one.value.text, name); })) return true;
+  const ShellValue* now = variables.find(one.name);
+  return is_listed && now != nullptr && !now->is_known;
 }
 
 }  // namespace distsetup::foreign

@@ -1,5 +1,9 @@
 // What loops say of the variables that they change.
 #pragma once
+#include <set>
+#include <string>
+
+#include "codegen/shell/expander.h"
 #include "codegen/shell/shell.h"
 
 namespace distsetup::foreign {
@@ -8,7 +12,15 @@ namespace distsetup::foreign {
 // read as it is started without any.
 bool is_over_list(const ShellCommand& header);
 
-// TOTAL="$TOTAL,$one"
-bool names_itself(const ShellAssignment& assignment);
+// TOTAL="$TOTAL,$one", N=$((N + 1)), TOTAL+=x, and what is made of one of these (`grown`): in each round another. Of a loop over known
+// words (`is_listed`) so is whatever is not known in the first.
+bool changes_each_time(const ShellAssignment& assignment, const std::set<std::string>& grown, bool is_listed,
+                       ShellExpander& variables);
+
+// for x in a b c: at least two words, each known as it stands there. Then the body runs.
+bool has_known_items(const ShellCommand& header);
+
+// How often a loop runs is not known: of a list that grows in it only the options that are seen once count, of a sum nothing.
+void forget_grown(ShellExpander& variables, const std::string& name);
 
 }  // namespace distsetup::foreign

@@ -85,6 +85,7 @@ struct ShellMistake {
 struct ScriptFile {
   std::string path, text;  // with known variables put in
   TextSpan body;
+  bool expands = false;  // the shell puts variables in
 };
 
 // A variable that is set before the script starts: the env of a container; of a script that another one starts, what that one exports

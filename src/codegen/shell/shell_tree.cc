@@ -165,4 +165,16 @@ bool may_be_alternatives(const ShellScript& script, size_t one, size_t other) {
 
 ShellNode shell_tree(const ShellScript& script) { return TreeReader(script).read(); }
 
+bool is_skipped(const std::string& joins, std::optional<bool> truth) {
+  return (joins == "&&" && truth == false) || (joins == "||" && truth == true);
+}
+
+bool ends_script(const ShellNode& node, const ShellScript& script) {
+  if (node.kind != NodeKind::kCommand || node.is_inner || node.command >= script.commands.size()) return false;
+  const ShellCommand& one = script.commands[node.command];
+  const bool is_joined = node.ends_with == "&&" || node.ends_with == "||" || node.ends_with == "|" || node.ends_with == "&";
+  const bool is_it = !one.words.empty() && (one.words[0].text == "exit" || (one.words[0].text == "exec" && one.words.size() > 1));
+  return is_it && !is_joined && !one.reads_pipe;
+}
+
 }  // namespace distsetup::foreign

@@ -1,5 +1,6 @@
 // A script's commands as a tree: what an if, a loop, a function holds.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,12 @@ struct ShellNode {
 
 // What is not closed ends with the script; what closes nothing is passed over.
 ShellNode shell_tree(const ShellScript& script);
+
+// Behind "&&" or "||" a command is passed over, whose neighbour went like this.
+bool is_skipped(const std::string& joins, std::optional<bool> truth);
+
+// exit, exec program: behind it nothing of its list is come to.
+bool ends_script(const ShellNode& node, const ShellScript& script);
 
 // Whether two commands may be instead of one another: in two ways of an if or a case, in functions that are not the same, or behind a
 // test (`[ … ] &&`).
