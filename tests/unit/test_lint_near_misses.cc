@@ -24,6 +24,8 @@ const std::string kAxolotl = "base_model: m\nsequence_len: 2048\nmicro_batch_siz
 const std::string kMegatron =
     "torchrun --nproc_per_node=8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
     "--max-position-embeddings 128 --micro-batch-size 1 --tensor-model-parallel-size 1 ";
+const std::string kStages =
+    "torchrun --standalone " + kMegatron.substr(9) + "--num-layers 8 --pipeline-model-parallel-size 4 --global-batch-size 16";
 const std::string kRun = "srun torchrun --nnodes=2 --nproc_per_node=8 ";
 
 std::string pod(const std::string& volumes) {
@@ -36,6 +38,12 @@ std::string pod(const std::string& volumes) {
 
 TEST_CASE("lint near misses: each stands beside its mistake", "[lint]") {
   const Pair pairs[] = {
+      {"PLAN015", "j.sh", kStages + "\n", kStages + " --num-layers-per-virtual-pipeline-stage 1\n"},
+      {"MEG014", "j.sh", kMegatron + "--num-experts 64 64\n", kMegatron + "--deepspeed --num-experts 64 64\n"},
+      {"ENV002", "j.sh", "export TORCH_DISTRIBUTED_DEBUG=DETAIL\n" + kMegatron + "\n",
+       "export TORCH_DISTRIBUTED_DEBUG=INFO\n" + kMegatron + "\n"},
+      {"FIL001", "j.sh", "torchrun --nproc_per_node 8 t.py --output_dir <DIR> --bf16 True\n",
+       "torchrun --nproc_per_node 8 t.py --output_dir d < questions > answers\n"},
       {"PLAN005", "j.sh", kMegatron + "--pipeline-model-parallel-size 4\n",
        "torchrun --nproc_per_node=8 evaluate.py --num-layers -1 --hidden-size -1 --num-attention-heads -1 --seq-length 128 "
        "--max-position-embeddings 128 --micro-batch-size 1 --pipeline-model-parallel-size 4\n"},

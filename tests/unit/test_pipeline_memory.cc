@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/quantity.h"
 #include "model/count.h"
 #include "model/presets.h"
 #include "planner/frameworks/libraries.h"
@@ -16,8 +17,6 @@
 using namespace distsetup;
 
 namespace {
-
-constexpr double kGiB = 1073741824;
 
 Setup b200(const std::string& model, int64_t layers) {
   Setup s;

@@ -53,7 +53,7 @@ const std::string kMegatron =
 }  // namespace
 
 TEST_CASE("assumed: a model of Megatron-LM has biases, layer norms, learned positions and an MLP of four widths", "[read]") {
-  check("gpt.sh", kMegatron + "--vocab-file v.json --merge-file m.txt\n",
+  check("gpt.sh", kMegatron + "--vocab-file gpt2-vocab.json --merge-file m.txt\n",
         {{"model.feed_forward", "3072"},
          {"model.qkv_bias", "true"},
          {"model.mlp_bias", "true"},

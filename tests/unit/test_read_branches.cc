@@ -11,12 +11,12 @@ using namespace distsetup;
 
 namespace {
 
-struct Said {
+struct BranchesSay {
   FileSays file;
   size_t num_warnings = 0;
 };
 
-Said said(const std::string& name, const std::string& text) {
+BranchesSay said(const std::string& name, const std::string& text) {
   INFO(text);
   Result<std::vector<Reading>> read = read_config(embedded_templates(), text, name);
   REQUIRE(read.ok());
@@ -33,7 +33,7 @@ const std::string kArguments = "--per_device_train_batch_size 2 --max_steps 5 --
 }  // namespace
 
 TEST_CASE("branches: a launch line that they set is read as far as they agree", "[read]") {
-  const Said both =
+  const BranchesSay both =
       said("a.sh", branches("srun torchrun --nnodes=$nodes --nproc-per-node=8 --rdzv-endpoint=$h:1 -m t.train",
                             "torchrun --nnodes=1 --nproc-per-node=8 --rdzv-endpoint=localhost:1 -m t.train", "${run} " + kArguments));
   CHECK(both.num_warnings == 1);
@@ -42,7 +42,7 @@ TEST_CASE("branches: a launch line that they set is read as far as they agree", 
   CHECK(both.file.text("micro_batch") == "2");
   CHECK(both.file.text("train.steps") == "5");
   // Options stay with the program that they are of.
-  const Said script =
+  const BranchesSay script =
       said("b.sh", branches("torchrun --nproc_per_node=8 train.py --learning_rate 1e-5",
                             "torchrun --nproc_per_node=4 train.py --learning_rate 1e-5", "echo $run\n$run " + kArguments));
   CHECK(script.num_warnings == 1);
@@ -52,7 +52,7 @@ TEST_CASE("branches: a launch line that they set is read as far as they agree", 
 }
 
 TEST_CASE("branches: of launchers that differ the program is read, of programs that differ nothing", "[read]") {
-  const Said launchers =
+  const BranchesSay launchers =
       said("a.sh", branches("torchrun --nnodes 2 --nproc_per_node 8 train.py", "deepspeed --num_gpus 4 train.py",
                             "eval \"$run " + kArguments.substr(0, kArguments.size() - 1) + "\"\n$run " + kArguments));
   CHECK(launchers.num_warnings == 1);  // once for a variable
@@ -63,7 +63,7 @@ TEST_CASE("branches: of launchers that differ the program is read, of programs t
   CHECK(!programs.ok());
   CHECK(programs.diagnostics.size() == 2);  // why nothing is read, too
   // What stands in front of the launcher in one branch alone.
-  const Said front =
+  const BranchesSay front =
       said("c.sh", "front=\"\"\nif $many; then front=\"srun -K\"; fi\n$front torchrun --nproc_per_node=8 train.py " + kArguments);
   CHECK(front.num_warnings == 1);
   CHECK(front.file.text("hardware.gpus_per_node") == "8");
@@ -71,12 +71,12 @@ TEST_CASE("branches: of launchers that differ the program is read, of programs t
 
 TEST_CASE("branches: that say the same, and a variable that says no command, are no mistake", "[read]") {
   const std::string line = "torchrun --nproc_per_node=8 train.py";
-  const Said same = said("a.sh", branches(line, line, "$run " + kArguments));
+  const BranchesSay same = said("a.sh", branches(line, line, "$run " + kArguments));
   CHECK(same.num_warnings == 0);
   CHECK(same.file.text("hardware.gpus_per_node") == "8");
   // An argument that branches set, and a branch that the script's own settings take.
   CHECK(said("b.sh", branches("--bf16", "--fp16", line + " $run " + kArguments)).num_warnings == 0);
-  const Said taken =
+  const BranchesSay taken =
       said("c.sh", "nodes=1\n" + branches("srun " + line, "torchrun --nproc_per_node=4 train.py", "$run " + kArguments));
   CHECK(taken.num_warnings == 0);
   CHECK(taken.file.text("hardware.gpus_per_node") == "4");

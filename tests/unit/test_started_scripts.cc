@@ -248,3 +248,17 @@ TEST_CASE("started scripts: what a file gives without effect is not read", "[rea
   CHECK(warmed.text("train.lr_schedule") == "constant");
   CHECK(warmed.text("train.warmup_steps") == "4");
 }
+
+TEST_CASE("started scripts: names without folders, and paths from a repository that is called otherwise here", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  const std::string from = put(root / "repo" / "scripts" / "run" / "job.sh", "");
+  put(root / "repo" / "ds.json", "{}");
+  put(root / "repo" / "twice.json", "{}");
+  put(root / "repo" / "scripts" / "twice.json", "{}");
+  put(root / "repo" / "scripts" / "run" / "train.sh", "");
+  CHECK(find_beside("ds.json", from) == (root / "repo" / "ds.json").string());
+  CHECK(find_beside("twice.json", from).empty());
+  CHECK(find_beside("other-name/scripts/run/train.sh", from) == (root / "repo" / "scripts" / "run" / "train.sh").string());
+  CHECK(find_beside("other-name/scripts/eval/train.sh", from).empty());
+}

@@ -15,8 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxAbove = 6;   // folders above the file that names it
-constexpr size_t kMaxParts = 24;  // of a path
+constexpr size_t kMaxAbove = 6;      // folders above the file that names it
+constexpr size_t kMaxAboveName = 3;  // of a name without folders
+constexpr size_t kMaxParts = 24;     // of a path
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -44,6 +45,20 @@ fs::path joined(const std::vector<std::string>& parts, size_t first) {
   return out;
 }
 
+// A script is often started from a folder above it, where the files lie that it names: one of these has `name`, and no other.
+std::string only_one_above(const fs::path& folder, const std::string& name) {
+  std::string found;
+  fs::path above = folder;
+  for (size_t i = 0; i < kMaxAboveName; ++i) {
+    above /= "..";
+    const std::string path = (above / name).lexically_normal().string();
+    if (!is_file(path)) continue;
+    if (!found.empty()) return "";
+    found = path;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::optional<NamedFile> find_named_file(const std::string& text, const std::string& from) {
@@ -62,6 +77,12 @@ std::optional<NamedFile> find_named_file(const std::string& text, const std::str
   const bool climbs = std::find(parts.begin(), parts.end(), "..") != parts.end();
   if (parts.empty() || parts.size() > kMaxParts || climbs) return std::nullopt;
   const bool is_of_another = is_open || fs::path(text).is_absolute();
+  // repository/scripts/run/train.sh, of a repository that is called otherwise here, from scripts/run: the file beside.
+  const fs::path here = fs::absolute(fs::path(from).parent_path()).lexically_normal();
+  const bool is_of_here =
+      parts.size() > 2 && parts[parts.size() - 2] == here.filename() && parts[parts.size() - 3] == here.parent_path().filename();
+  if (!is_of_another && is_of_here && is_file(fs::path(from).parent_path() / parts.back()))
+    return NamedFile{(fs::path(from).parent_path() / parts.back()).string(), true};
   // A path from a folder that is not the one we are in has all its folders; of another machine's the last ones say enough.
   const size_t last = is_of_another ? parts.size() : 1;
   for (size_t first = 0; first < last; ++first) {
@@ -72,7 +93,8 @@ std::optional<NamedFile> find_named_file(const std::string& text, const std::str
       if (is_file(path)) return NamedFile{path.string(), true};
     }
   }
-  return std::nullopt;
+  const std::string above = parts.size() == 1 && !is_of_another ? only_one_above(fs::path(from).parent_path(), parts[0]) : "";
+  return above.empty() ? std::nullopt : std::optional(NamedFile{above, true});
 }
 
 foreign::ReadSourced read_beside(const std::string& from) {

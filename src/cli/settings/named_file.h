@@ -17,7 +17,8 @@ struct NamedFile {
 
 // `text` as a trainer sees it, from the folder one is in, or from the folder of the file `from` that names it. A path of another
 // machine ("/home/somebody/repository/configs/ds.json", "$ROOT/scripts/run.sh") is taken for the file beside `from` that has its name,
-// or for the one below a folder above `from` that has its last folders too.
+// or for the one below a folder above `from` that has its last folders too. A name without folders may lie in one of the three folders
+// above, where only one of them has it.
 std::optional<NamedFile> find_named_file(const std::string& text, const std::string& from);
 
 // What a script in the file `from` sources.

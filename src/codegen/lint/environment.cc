@@ -159,7 +159,9 @@ void env_names(const LintSetup& setup, const Document& d, const EnvironmentSetti
   const bool is_debugging = std::find(kDebugSwitches.begin(), kDebugSwitches.end(), one.name) != kDebugSwitches.end() && !is_off;
   const bool is_verbose = one.name == "NCCL_DEBUG" && (same_name(one.value, "INFO") || same_name(one.value, "TRACE"));
   const bool is_without_meaning = one.name == "NCCL_IB_DISABLE" && has_other_transport(d);
-  if ((is_debugging && !is_without_meaning) || is_verbose) {
+  // Only DETAIL compares the ranks' calls of every collective; INFO says once how DDP was made (PyTorch's distributed.rst).
+  const bool logs_once = one.name == "TORCH_DISTRIBUTED_DEBUG" && !same_name(one.value, "DETAIL");
+  if ((is_debugging && !is_without_meaning && !logs_once) || is_verbose) {
     report.add("ENV002", d, one.span,
                fmt::format("{}={} is for debugging: {}", one.name, one.value,
                            is_verbose ? "it fills the log" : "slow or fragile in production"),

@@ -174,6 +174,26 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
   }
 }
 
+// --output_dir <DIR> --bf16: to the shell that reads from a file DIR and writes into a file --bf16.
+void report_angles(const foreign::Document& d, lint::Findings& report) {
+  for (const foreign::ScriptPart& part : d.parts) {
+    for (const foreign::LaunchLine& line : part.lines) {
+      const std::vector<foreign::ShellRedirection>& all = part.script.commands[line.command].redirections;
+      for (size_t i = 0; i + 1 < all.size(); ++i) {
+        const foreign::TextSpan name = all[i].target.span, next = all[i + 1].target.span;
+        const bool is_one = all[i].how == "<" && all[i + 1].how == ">" && name.begin > 0 && name.end < d.text.size() &&
+                            d.text[name.begin - 1] == '<' && d.text[name.end] == '>' && next.begin > name.end;
+        if (!is_one) continue;
+        report.add(
+            "FIL001", d, {name.begin - 1, name.end + 1},
+            fmt::format("'<{0}>' is a placeholder that was not filled in: the shell reads a file '{0}' there, and writes another",
+                        all[i].target.text),
+            {"fill it in", "run", {}, Severity::kWarning});
+      }
+    }
+  }
+}
+
 // DeepSpeed reads its file as Hjson, which has comments; transformers, accelerate and everything else as JSON.
 void report_comments(const foreign::Document& commented, const foreign::Document& d, const lint::LintSetup& setup,
                      lint::Findings& report) {
@@ -243,6 +263,7 @@ LintReport lint_documents(const std::vector<foreign::DocumentPointer>& documents
     const foreign::DocumentPointer& d = setup.documents[i];
     if (commented[i] != nullptr) report_comments(*commented[i], *d, setup, report);
     report_broken(*d, setup, report);
+    report_angles(*d, report);
     if (d->is_structured() && d->root.kind != Value::Kind::kMap) continue;
     for (const LintCheck check : kLintChecks) check(setup, *d, report);
   }

@@ -180,7 +180,9 @@ void meg_words(const Document& d, const LaunchStage& run, Findings& report) {
     const NameEntry* entry = find_name(known, option.spelled);
     const bool takes_several = entry == nullptr || entry->type.empty() || entry->type.back() == '*' || entry->type.back() == '?';
     const bool is_plain = option.value.find_first_of("$`(){}<>|") == std::string::npos;
-    if (takes_several || !option.has_value || !is_plain) continue;
+    // Megatron-DeepSpeed's takes a number for each group of layers (its arguments.py: nargs='+').
+    const bool is_of_deepspeed = option.name.starts_with("num_experts") && run.has("deepspeed");
+    if (takes_several || is_of_deepspeed || !option.has_value || !is_plain) continue;
     std::string words = fmt::format("{}", fmt::join(option.more, " "));
     const bool is_flag = entry->type == "flag";
     if (is_flag) words = option.value + (words.empty() ? "" : " ") + words;

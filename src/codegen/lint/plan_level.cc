@@ -145,11 +145,15 @@ void plan_batch(const LintSetup& setup, const Sizes& in, Findings& report) {
                 in.doubt_of_ranks});
     return;
   }
+  // Of v chunks a stage the bubble is a v-th (Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters
+  // Using Megatron-LM", section 2.2).
   const double accumulation = global / unit, pp = in.get("pp");
-  if (pp > 1 && accumulation < 4 * pp) {
+  const double of_chunk = in.get("chunk_layers", 0), layers = in.get("layers", 0);
+  const double chunks = of_chunk > 0 && divides(of_chunk * pp, layers) ? layers / (of_chunk * pp) : std::max(1.0, in.get("chunks"));
+  if (pp > 1 && accumulation * chunks < 4 * pp) {
     report.add("PLAN015", in.d, in.find("pp")->span,
-               fmt::format("{} micro-batches through {} stages: about {:.0f} % of the step is bubble", accumulation, pp,
-                           100 * (pp - 1) / (accumulation + pp - 1)));
+               fmt::format("{} micro-batches through {} stages{}: about {:.0f} % of the step is bubble", accumulation, pp,
+                           chunks > 1 ? fmt::format(" of {} chunks", chunks) : "", 100 * (pp - 1) / (accumulation * chunks + pp - 1)));
   }
 }
 

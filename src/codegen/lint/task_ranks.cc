@@ -88,6 +88,7 @@ void sl_tasks_without_ranks(const JobScript& in, const LaunchLine& line) {
   const SrunTasks tasks = tasks_of(in, *srun);
   if (tasks.per_node < 2 || script->has("local_rank") || reads_settings(in)) return;
   if (mentions_any(in, {"RANK", "WORLD_SIZE", "container-image", "singularity", "apptainer"})) return;
+  if (script->name.find("internvl") != std::string::npos) return;  // internvl/dist_utils.py, _init_dist_slurm
   if (joins_in_shell(in) || joins_in_python(in, *script)) return;
   in.report.add("SL037", in.d, srun->span,
                 fmt::format("srun starts {} tasks on a node, and '{}' finds no RANK and no WORLD_SIZE: each task trains by itself",

@@ -79,6 +79,18 @@ void count_nodes_of_step(std::vector<FoundKey>& keys) {
 
 // deepspeed --include localhost:0,1: two GPUs of this node.
 void count_included(std::vector<FoundKey>& keys) {
+  // One host is one node, whatever GPUs it is asked for (launcher/runner.py, parse_inclusion_exclusion).
+  const auto host = std::find_if(keys.begin(), keys.end(), [](const FoundKey& one) {
+    const bool is_local = one.text == "localhost" || one.text.starts_with("localhost:");
+    return (one.key == "include" || one.key == "i") && is_local && one.text.find('@') == std::string::npos;
+  });
+  if (host != keys.end() && find(keys, {"num_nodes", "nnodes"}) == nullptr) {
+    FoundKey nodes = *host;
+    nodes.key = "num_nodes";
+    nodes.text = "1";
+    nodes.unknown.clear();
+    keys.push_back(std::move(nodes));
+  }
   for (FoundKey& one : keys) {
     const bool is_local = (one.key == "include" || one.key == "i") && one.text.starts_with("localhost:");
     const std::string_view gpus = std::string_view(one.text).substr(is_local ? one.text.find(':') + 1 : 0);

@@ -82,6 +82,8 @@ bool is_hidden(const std::string& field) {
                                                  "derived.epochs",
                                                  "derived.epoch_micro_batches",
                                                  "derived.samples",
+                                                 "derived.train_samples",
+                                                 "derived.warmup_samples",
                                                  "derived.data_paths",
                                                  "derived.data_epochs",
                                                  "derived.sources",

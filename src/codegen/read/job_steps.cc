@@ -106,7 +106,14 @@ Diagnostics RunLines::started_again(const SourceText& source, const ScriptPart& 
 
 RunLines::RunLines(const Document& document) {
   for (const ScriptPart& part : document.parts) {
+    trains_outside_ =
+        trains_outside_ || std::any_of(part.lines.begin(), part.lines.end(), [&part](const LaunchLine& line) {
+          return !part.script.commands[line.command].in_substitution && foreign::starts_training(part.script, part.lines, line);
+        });
+  }
+  for (const ScriptPart& part : document.parts) {
     for (const LaunchLine& line : part.lines) {
+      if (only_hands_over(part, line)) continue;
       const bool trains = foreign::starts_training(part.script, part.lines, line) && !trains_nothing(line);
       has_training_ = has_training_ || trains;
       trains_here_ = trains_here_ || (trains && starts_training_itself(line) && !starts_shell_script(line));
@@ -116,7 +123,7 @@ RunLines::RunLines(const Document& document) {
 }
 
 bool RunLines::is_run(const ScriptPart& part, const LaunchLine& line) const {
-  if (shows_help(line)) return false;
+  if (shows_help(line) || only_hands_over(part, line)) return false;
   // Beside what trains a start that scores or generates is a step of its own.
   if (!is_plain(part, line)) return !has_launched_ || (starts_training(part.script, part.lines, line) && !trains_nothing(line));
   return !has_launched_ && (!has_training_ || starts_training_itself(line));
@@ -295,6 +302,13 @@ Result<std::vector<Reading>> with_what_is_unread(const Document& document, Resul
               {"source", path, "it is not here, and may set what only the running script knows", document.place(at.begin)});
       }
     }
+  }
+  for (const EnvironmentSetting& one : document.environment) {
+    if (one.name != kLightningFile || one.value.empty() || one.value.find('$') != std::string::npos) continue;
+    LostKey lost{one.name, one.value, "it is a file of its own: give it beside this one", document.place(one.span.begin)};
+    lost.is_file = true;
+    read->back().lost.push_back(std::move(lost));
+    break;
   }
   if (Reading others = lines_of_other_schedulers(document); !others.lost.empty()) read->push_back(std::move(others));
   return read;

@@ -20,7 +20,12 @@ class RunLines {
   Diagnostics started_again(const SourceText& source, const foreign::ScriptPart& part) const;
 
  private:
-  bool has_launched_ = false, has_training_ = false, trains_here_ = false;
+  // $(python free_port.py) hands over what it prints, where something else trains.
+  bool only_hands_over(const foreign::ScriptPart& part, const foreign::LaunchLine& line) const {
+    return trains_outside_ && part.script.commands[line.command].in_substitution;
+  }
+
+  bool has_launched_ = false, has_training_ = false, trains_here_ = false, trains_outside_ = false;
 };
 
 // A server of a model beside the training (rollouts of GRPO): its sizes are none of the run's.
@@ -52,6 +57,10 @@ void count_gpus(const foreign::ShellScript& script, FoundKey& key);
 
 // The scheduler whose lines a script has, where they are not read: "Flux"; "": none.
 std::string_view other_scheduler(const foreign::Document& document);
+
+// Lightning's DeepSpeedStrategy takes its file from there where it is given none, and an optimizer in it goes over the module's
+// (lightning, strategies/deepspeed.py, _load_config and _initialize_deepspeed_train).
+inline constexpr std::string_view kLightningFile = "PL_DEEPSPEED_CONFIG_PATH";
 
 // Beside what was read of a script: lines of schedulers that are not read, and files that it sources and nobody has, where something
 // in it is left open.

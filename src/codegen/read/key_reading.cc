@@ -41,6 +41,7 @@ bool given_holds(const FieldCondition& given, const std::vector<FoundKey>& found
     if (other != found.end() && other->is_maybe) return false;
     return std::any_of(wanted.second.begin(), wanted.second.end(), [&text, &found](const std::string& one) {
       if (one.starts_with("!@")) return text != "null" && text != text_of_key(one.substr(2), found);
+      if (one.starts_with("~")) return text != "null" && text.find(one.substr(1)) != std::string::npos;
       return one == "*" ? text != "null" : same_name(one, text);
     });
   });

@@ -61,8 +61,8 @@ bool is_switched_on_by(const std::string& name, const ReadField& one, const Read
   return name == "recompute.policy" && are_two && field_text(other.value) == "none";
 }
 
-// A Trainer's fp16 or bf16 goes over the "no" and the fp8 that accelerate launch hands on in a variable, and what is switched off goes
-// over nothing (Transformers 5.23.0, training_args.py, __post_init__; the Accelerator that is made so has no fp8: accelerate 1.15.0,
+// A Trainer's fp16 or bf16 goes over whatever accelerate launch hands on in a variable, and what is switched off goes over nothing
+// (Transformers 5.23.0, training_args.py, __post_init__; the Accelerator that is made so has no fp8: accelerate 1.15.0,
 // accelerator.py). Of a program that is not known to be one nothing is said.
 bool is_precision_over(const std::string& name, const Reading* reading, const ReadField& one, const Reading* of,
                        const ReadField& other) {
@@ -73,8 +73,7 @@ bool is_precision_over(const std::string& name, const Reading* reading, const Re
     return from != nullptr && (field.key == "bf16" || field.key == "fp16") && kOfTrainer.count(from->table) != 0;
   };
   if (name != "precision.compute") return false;
-  if (is_trainers(reading, one) && other.key == "mixed_precision")
-    return field_text(one.value) == one.key && (field_text(other.value) == "fp8" || field_text(other.value) == "fp32");
+  if (is_trainers(reading, one) && other.key == "mixed_precision") return field_text(one.value) == one.key;
   return one.key == "mixed_precision" && is_trainers(of, other) && field_text(other.value) == "fp32";
 }
 
@@ -300,6 +299,10 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
       if (is_plain_trainer(name, it->second)) {
         it->second = field;
         other = &reading;
+        continue;
+      }
+      if (!field.is_assumed && !it->second.is_assumed && other != nullptr && reading.is_over_script != other->is_over_script) {
+        if (reading.is_over_script) it->second = field, other = &reading;
         continue;
       }
       const auto is_weak = [](const ReadField& one) { return one.is_assumed || one.is_guess; };

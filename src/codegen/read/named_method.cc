@@ -118,6 +118,17 @@ bool has_arguments_of_trainers(const Reading& reading) {
          reading.table == "openrlhf-flags/keys.yaml";
 }
 
+// run_dpo.py, sft_train.py: of a script whose arguments stand in a file, the name says nothing else.
+bool is_named_after_method(const foreign::LaunchStage& stage, const Reading& reading) {
+  static constexpr std::string_view kAround[] = {"run", "train", "trainer", "training", "py"};
+  const std::vector<std::string> words = words_of(stage);
+  return reading.table == "config-argument/keys.yaml" && std::all_of(words.begin(), words.end(), [](const std::string& word) {
+           const auto is_it = [&word](const auto& one) { return one == word; };
+           return std::any_of(std::begin(kAround), std::end(kAround), is_it) || word.empty() ||
+                  std::any_of(kMethodWords.begin(), kMethodWords.end(), [&word](const MethodWord& one) { return one.word == word; });
+         });
+}
+
 // A script that is called after adapters, or has arguments of theirs, and says nowhere that it trains them: its own defaults decide.
 Diagnostics say_unread_adapters(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
                                 const Reading& reading) {
@@ -167,7 +178,8 @@ Diagnostics apply_keys_of_rollouts(Reading& reading) {
 Diagnostics apply_named_method(const foreign::LaunchStage& stage, const std::vector<FoundKey>& keys, const Location& at,
                                Reading& reading) {
   const MethodWord* named = method_of(stage);
-  if (named != nullptr && named->does != kRollouts && !has_arguments_of_trainers(reading)) named = nullptr;
+  const bool tells = has_arguments_of_trainers(reading) || is_named_after_method(stage, reading);
+  if (named != nullptr && named->does != kRollouts && !tells) named = nullptr;
   const std::string_view does = what_no_plan_does(stage, keys, named);
   if (does.empty()) {
     const auto given = reading.fields.find("train.method");

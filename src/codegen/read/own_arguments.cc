@@ -53,7 +53,12 @@ const foreign::ShellWord* file_of_tool(const foreign::LaunchStage& stage, const 
   const bool is_only_argument =
       name.find('.') != std::string::npos && !name.ends_with(".sh") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
       std::all_of(stage.options.begin(), stage.options.end(), [](const auto& one) { return one.name == "local_rank"; });
-  if (!is_first && !is_only_argument && name != "axolotl" && name != "axolotl.cli.train" && name != "automodel") return nullptr;
+  // Flags behind a YAML file go over it (alignment-handbook, H4ArgumentParser.parse_yaml_and_args, and scripts that follow it).
+  const bool is_in_front = name.ends_with(".py") && stage.positionals.size() == 1 && line.stages.size() > 1 &&
+                           !stage.options.empty() && stage.positionals[0].span.begin < stage.options.front().span.begin &&
+                           (stage.positionals[0].text.ends_with(".yaml") || stage.positionals[0].text.ends_with(".yml"));
+  if (!is_first && !is_only_argument && !is_in_front && name != "axolotl" && name != "axolotl.cli.train" && name != "automodel")
+    return nullptr;
   for (const foreign::ShellWord& word : stage.positionals) {
     if (word.text.find('=') != std::string::npos || !is_settings_file(word.text)) continue;
     // Behind an option it is one more of that option's values: --dataset a.json b.json.

@@ -7,6 +7,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
 #include "codegen/read/best_table.h"
+#include "codegen/read/job_steps.h"
 #include "codegen/read/known_keys.h"
 #include "codegen/read/loose_json.h"
 #include "codegen/read/manifest.h"
@@ -315,12 +316,28 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
   return read;
 }
 
+// Of a file that the script writes: a variable that nothing sets is still there.
+void drop_unknown_variables(Reading& reading) {
+  std::erase_if(reading.fields, [&reading](const auto& one) {
+    const std::string text = field_text(one.second.value);
+    const size_t dollar = text.find('$');
+    if (dollar == std::string::npos || dollar + 1 >= text.size()) return false;
+    reading.lost.push_back(
+        {one.second.key, text, fmt::format("only the running script knows {}", text.substr(dollar)), one.second.at});
+    return true;
+  });
+}
+
 void add_written_files(const TemplateSet& templates, const foreign::Document& script, const ReadChoices& choices,
                        std::vector<Reading>& readings, Diagnostics& diagnostics) {
-  const auto add = [&](const std::string& text, const std::string& path, const auto& is_it) {
-    const bool is_named = std::any_of(readings.begin(), readings.end(),
-                                      [&is_it](const Reading& one) { return std::any_of(one.lost.begin(), one.lost.end(), is_it); });
-    if (!is_named) return;
+  const auto add = [&](const std::string& text, const std::string& path, bool expands, const auto& is_it) {
+    const LostKey* naming = nullptr;
+    for (const Reading& one : readings) {
+      const auto found = std::find_if(one.lost.begin(), one.lost.end(), is_it);
+      if (naming == nullptr && found != one.lost.end()) naming = &*found;
+    }
+    if (naming == nullptr) return;
+    const bool is_over_script = naming->key == kLightningFile;
     Result<std::vector<Reading>> read = read_config(templates, text, path, "", choices);
     if (!read.ok()) {  // it stays a file of settings that were not read
       for (Reading& one : readings) {
@@ -332,11 +349,16 @@ void add_written_files(const TemplateSet& templates, const foreign::Document& sc
     }
     for (Reading& one : readings) std::erase_if(one.lost, is_it);
     append(diagnostics, read.diagnostics);
-    for (Reading& one : *read) readings.push_back(std::move(one));
+    for (Reading& one : *read) {
+      one.is_over_script = is_over_script;
+      if (expands) drop_unknown_variables(one);
+      readings.push_back(std::move(one));
+    }
   };
   for (const foreign::ScriptPart& part : script.parts) {
     for (const foreign::ScriptFile& file : part.script.files)
-      add(file.text, file.path, [&file](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); });
+      add(file.text, file.path, file.expands,
+          [&file](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); });
   }
   // A ConfigMap's entries are files of the folder that it is mounted at.
   for (const Value& root : script.roots) {
@@ -344,7 +366,7 @@ void add_written_files(const TemplateSet& templates, const foreign::Document& sc
     if (!data || data.value->kind != Value::Kind::kMap) continue;
     for (const auto& [name, value] : data.value->entries) {
       if (value.kind != Value::Kind::kScalar) continue;
-      add(value.text, name, [&end = name](const LostKey& lost) { return lost.is_file && lost.text.ends_with("/" + end); });
+      add(value.text, name, false, [&end = name](const LostKey& lost) { return lost.is_file && lost.text.ends_with("/" + end); });
     }
   }
 }

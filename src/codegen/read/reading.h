@@ -66,6 +66,7 @@ struct Reading {
   Location other_method_at;
   bool is_own_program = false;     // the tool's own program is started: its defaults hold for the file that the line names, too
   bool is_of_old_trainer = false;  // it has arguments that TrainingArguments lost with Transformers 5 or after
+  bool is_over_script = false;     // of a file whose settings go over the arguments of the script that names it
   bool is_over_file = false;       // of a command line: the tool takes it over the file that the line names
 };
 

@@ -141,6 +141,11 @@ std::string duration_text(const std::string& text) {
   return clock_text(colons == 1 ? text + ":00" : text);
 }
 
+// SLURM's words for it, in any case (src/common/parse_time.c, time_str2mins); so is 0 (man page of sbatch, --time).
+bool is_no_limit(const std::string& text) {
+  return same_name(text, "infinite") || same_name(text, "unlimited") || text == "-1" || text == "0";
+}
+
 }  // namespace
 
 ReadSettings settings_of(const ReadFields& fields) {
@@ -151,6 +156,7 @@ ReadSettings settings_of(const ReadFields& fields) {
     const auto add = [&out, &one = read](std::string path, std::string text) {
       out.settings.push_back({std::move(path), std::move(text), one.key, one.at, one.is_assumed});
     };
+    if (field == "job.time_limit" && is_no_limit(field_text(read.value))) continue;
     if (field == "options.half_of_gpu" || field == "options.fsdp_version") continue;  // the trainer says which
     // Left open a run computes in just that.
     if (field == "precision.compute" && read.is_assumed && fields.count("options.half_of_gpu") != 0) continue;
@@ -193,9 +199,12 @@ ReadSettings settings_of(const ReadFields& fields) {
                           field == "derived.layers_per_virtual_stage"
                               ? "how many chunks a stage has follows from the model's layers: --virtual-stages"
                           : field == "options.saves"             ? "when checkpoints are written: --checkpoint-every"
+                          : field == "options.nested_quant"      ? "a plan's 4-bit weights are nf4 with quantized constants"
                           : field == "options.preference_beta"   ? "how preferences become a loss is the script's matter"
                           : field == "options.epochs"            ? "epochs depend on the data: --steps"
                           : field == "derived.samples"           ? "how many steps that is depends on the data: --steps"
+                          : field == "derived.train_samples"     ? "over the global batch it is the steps: --steps"
+                          : field == "derived.warmup_samples"    ? "over the global batch it is the warm-up: --warmup-steps"
                           : field.compare(0, 4, "job.") == 0     ? "it belongs to the job script, not to a run"
                           : field.compare(0, 8, "options.") == 0 ? "it is a matter of the file's own form, not of a run"
                                                                  : fmt::format("the plan settles it by itself ({})", field),

@@ -90,6 +90,20 @@ void end_with_samples(ReadFields& fields) {
   fields.erase(read);
 }
 
+// Samples that the tool itself divides by its global batch: the run's, and those of its warm-up.
+void divide_samples(ReadFields& fields) {
+  const auto batch = whole(fields, "train.global_batch");
+  if (!batch || *batch < 1) return;
+  for (const auto& [samples, steps] :
+       {std::pair{"derived.train_samples", "train.steps"}, {"derived.warmup_samples", "train.warmup_steps"}}) {
+    const auto count = whole(fields, samples);
+    if (!count || *count < 0) continue;
+    const bool is_end = *count >= *batch || steps == std::string_view("train.warmup_steps");
+    if (is_end) derive(fields, samples, steps, *count / *batch);
+    fields.erase(fields.find(samples));
+  }
+}
+
 // A run that counts epochs of micro-batches ends with the last whole step of them, or earlier.
 void end_with_epochs(ReadFields& fields) {
   const auto epochs = whole(fields, "derived.epochs"), micro_batches = whole(fields, "derived.epoch_micro_batches");
@@ -248,6 +262,7 @@ void settle_derived(ReadFields& fields) {
   settle_parts(fields);
   settle_model(fields);
   end_with_samples(fields);
+  divide_samples(fields);
   settle_chunks(fields);
   settle_training(fields);
   end_with_epochs(fields);

@@ -61,10 +61,11 @@ void add_arguments(const std::vector<ShellWord>& words, size_t first, std::vecto
   all.is_of_script = true;
   size_t n = 0;
   bool is_counted = true;
-  constexpr size_t kMost = 64;
-  for (size_t i = first; i < words.size() && n < kMost && is_counted; ++i) {
+  constexpr size_t kMost = 2000;  // Megatron-LM's lines have two hundred
+  for (size_t i = first; i < words.size() && is_counted; ++i) {
     const std::string& text = words[i].text;
-    is_counted = text.find("$@") == std::string::npos && text.find("$*") == std::string::npos && text.find("[@]") == std::string::npos;
+    is_counted = n < kMost && text.find("$@") == std::string::npos && text.find("$*") == std::string::npos &&
+                 text.find("[@]") == std::string::npos;
     if (!is_counted) break;
     put(out, std::to_string(++n), text);
     all.is_known = all.is_known && out.back().is_known;
@@ -90,8 +91,8 @@ bool is_script(std::string_view word) {
 std::optional<size_t> script_of(const std::vector<ShellWord>& words) {
   size_t i = 0;
   while (i < words.size() && (words[i].text == "exec" || words[i].text == "time" || words[i].text == "nohup")) ++i;
-  // ssh host bash run.sh: behind the host, whose options are not known one by one.
-  if (i < words.size() && base_of(words[i].text) == "ssh") {
+  // ssh host bash run.sh, pdsh -w hosts bash run.sh: behind the host, whose options are not known one by one.
+  if (i < words.size() && (base_of(words[i].text) == "ssh" || base_of(words[i].text) == "pdsh")) {
     const auto shell = std::find_if(words.begin() + static_cast<std::ptrdiff_t>(i), words.end(), [](const ShellWord& word) {
       return base_of(word.text) == "bash" || base_of(word.text) == "sh" || is_script(word.text);
     });

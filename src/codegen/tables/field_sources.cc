@@ -45,6 +45,8 @@ const std::map<std::string, std::vector<std::string>, std::less<>>& field_source
       {"derived.epochs", {"train.steps"}},
       {"derived.epoch_micro_batches", {"train.steps", "gradient_accumulation"}},
       {"derived.samples", {"train.global_batch", "train.steps"}},
+      {"derived.train_samples", {"train.global_batch", "train.steps"}},
+      {"derived.warmup_samples", {"train.global_batch", "train.warmup_steps"}},
       {"derived.layers_per_virtual_stage", {"strategy.virtual_stages", "mesh.pp", "model.num_layers"}},
       {"derived.lightning",
        {"strategy.sharding", "strategy.reshard_after_forward", "mesh.dp_replicate", "strategy.trainer", "offload.optimizer",
