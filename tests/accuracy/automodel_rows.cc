@@ -116,6 +116,26 @@ Setup nemo_row(const Row& row, Setup s) {
   return s;
 }
 
+// NeMo-RL's DTensor policy of 2025 (nemo_rl/models/policy/dtensor_policy_worker.py, nemo_rl/models/dtensor/parallelize.py):
+// Transformers' modules with fp32 shards, gathers in bf16 and fp32 reductions, tensors split by DTensor without sequence parallelism,
+// log-probabilities of logits that stay split over the vocabulary. A pair of DPO is two sequences; the reference's weights wait on the
+// host.
+Setup policy_row(const Row& row, Setup s) {
+  s.framework = Framework::kFsdp2;
+  s.sharding = Sharding::kZero3;
+  s.program = "torchtitan_eager";  // Transformers' own split gathers the logits; here they stay split
+  s.sequence_parallel = false;
+  s.loss = LossHead::kVocabularyParallel;
+  s.optimizer_implementation = OptimizerImplementation::kForLoop;
+  s.software.released = date_in(row.text("notes"));
+  if (row.says("notes", "DPO")) s.micro_batch *= 2;
+  if (row.text("activation_ckpt") == "full") {
+    s.recompute = ActivationRecompute::kFull;
+    s.recompute_parts = 4;  // norms, attention and MLP each by itself
+  }
+  return s;
+}
+
 // OLMo-core: blocks compiled, fp32 shards, bf16 gathers and fp32 reductions, SkipStepAdamW, cross-entropy in fp32 compiled with the
 // head (src/olmo_core/train/train_module/transformer, scripts/train/OLMo2).
 Setup olmo_row(const Row& row, Setup s) {
@@ -155,6 +175,7 @@ Setup olmo_row(const Row& row, Setup s) {
 Result<Setup> automodel_row(const Row& row) {
   Result<Setup> common = common_setup(row);
   if (!common) return common;
+  if (row.says("framework", "NeMo-RL")) return policy_row(row, *common);
   return row.says("framework", "OLMo-core") ? olmo_row(row, *common) : nemo_row(row, *common);
 }
 

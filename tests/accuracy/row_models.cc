@@ -78,6 +78,7 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
                                    {"MiMo-7B", "mimo_7b"},
                                    {"Ministral-8B", "ministral_8b"},
                                    {"Mistral-7B", "mistral_7b"},
+                                   {"Mistral-Nemo-12B", "mistral_nemo_12b"},
                                    {"Mistral-Small-24B", "mistral_small_24b"},
                                    {"Mixtral-8x22B", "mixtral_8x22b"},
                                    {"Mixtral-8x7B", "mixtral_8x7b"},
@@ -153,6 +154,7 @@ constexpr NamedPreset kModels[] = {{"AFM-4.5B", "afm_4.5b"},
 
 // "B200 (power-limited)" and the like: what the source says of the part beyond its name is in planner/time's constants, not here.
 constexpr NamedPreset kGpus[] = {{"24GB GPU", "rtx_4090"},     // 3090 or 4090, not printed
+                                 {"48GB GPU", "l40s"},         // A6000, L40 or another, not printed
                                  {"80GB GPU", "a100_sxm_80"},  // A100 or A800, not printed
                                  {"A100-40GB", "a100_sxm_40"},
                                  {"A100-SXM-40GB", "a100_sxm_40"},
@@ -201,6 +203,7 @@ constexpr NamedPreset kGpus[] = {{"24GB GPU", "rtx_4090"},     // 3090 or 4090, 
                                  {"RTX PRO 6000", "rtx_pro_6000"},
                                  {"T4", "t4"},
                                  {"TITAN RTX", "titan_rtx"},
+                                 {"V100-PCIE-16GB", "v100_pcie_16"},
                                  {"V100-SXM2-16GB", "v100_sxm_16"},
                                  {"V100-SXM2-32GB", "v100_sxm_32"}};
 

@@ -245,7 +245,7 @@ Result<Setup> row_setup(const Row& row) {
     setup = tune_row(row);
   } else if (begins("torchtitan") || begins("torchao") || begins("KempnerForge") || begins("PithTrain")) {
     setup = torch_row(row);
-  } else if (begins("NeMo Automodel") || begins("OLMo-core")) {
+  } else if (begins("NeMo Automodel") || begins("OLMo-core") || begins("NeMo-RL (DTensor")) {
     setup = automodel_row(row);
   } else if (begins("litgpt") || begins("lit-gpt")) {
     setup = litgpt_row(row);

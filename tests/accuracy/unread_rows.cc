@@ -29,6 +29,8 @@ bool on_transformers(const Row& row) {
                           "ToolBench",
                           "Apertus-Greek",
                           "DeepSpeed-Chat",
+                          "HF Trainer (run_clm.py)",
+                          "HF Trainer under DeepSpeed",
                           "DeepSeek-Coder finetune"});
 }
 
