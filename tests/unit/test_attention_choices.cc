@@ -62,12 +62,15 @@ TEST_CASE("attention: a package that is asked for is taken, in the words of othe
   CHECK(kernel_of("unknown", "b200", {{"attn-impl", "fa4"}}) == AttentionKernel::kFlash4);
   CHECK(kernel_of("deepspeed", "b200", {{"attention", "flash2"}}) == AttentionKernel::kFlash2);
   CHECK(kernel_of("ddp", "a100_sxm_80", {{"attention", "sdpa"}}) == AttentionKernel::kFlash2);
+  CHECK(kernel_of("ddp", "l40s", {{"attention", "flash3"}}) == AttentionKernel::kFlash2);  // its kernels of sm80 are those of 2
+  CHECK(kernel_of("ddp", "rtx_4090", {{"attention", "fa3"}}) == AttentionKernel::kFlash2);
 }
 
 TEST_CASE("attention: a package without kernels for the GPU is refused, and the bundled trainer takes its own") {
   CHECK(refusal("unknown", "b200", {{"attention", "flash3"}}).find("FlashAttention 3 has no kernels for B200") != std::string::npos);
   CHECK(refusal("fsdp1", "a100_sxm_80", {{"attention", "flash4"}}).find("has no kernels for A100") != std::string::npos);
   CHECK(refusal("ddp", "t4", {{"attention", "flash2"}}).find("has no kernels for T4") != std::string::npos);
+  CHECK(refusal("ddp", "t4", {{"attention", "flash3"}}).find("FlashAttention 3 has no kernels for T4") != std::string::npos);
   CHECK(refusal("native", "h100_sxm", {{"attention", "flash3"}}).find("trainer.attention is a choice of other trainers") !=
         std::string::npos);
 }

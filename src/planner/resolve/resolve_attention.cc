@@ -13,7 +13,8 @@
 namespace distsetup {
 namespace {
 
-// Kernels of FlashAttention 3 are for Hopper, those of 4 for Hopper and Blackwell (Dao-AILab/flash-attention, README.md).
+// Kernels of FlashAttention 3 are for Ampere, Ada and Hopper (Dao-AILab/flash-attention, hopper/setup.py builds files of sm80, and
+// hopper/flash_api.cpp asks for capability 8), those of 4 for Hopper and Blackwell (README.md).
 bool has_kernels(int package, GpuGeneration generation) {
   switch (generation) {
     case GpuGeneration::kVolta:
@@ -21,7 +22,7 @@ bool has_kernels(int package, GpuGeneration generation) {
     case GpuGeneration::kOther: return false;
     case GpuGeneration::kHopper: return true;
     case GpuGeneration::kBlackwell: return package != 3;
-    default: return package == 2;
+    default: return package <= 3;
   }
 }
 

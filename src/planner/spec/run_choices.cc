@@ -41,7 +41,7 @@ const std::vector<SettingChoice>& attention_kernels() {
       {"sdpa", {"auto", "torch", "default"}, "what PyTorch's scaled_dot_product_attention takes on the GPU", ""},
       {"eager", {"unfused", "math", "disabled"}, "all scores in memory", ""},
       {"flash2", {"flash_attention_2", "fa2", "flash_attn_2"}, "the package FlashAttention 2", ""},
-      {"flash3", {"flash_attention_3", "fa3", "flash_attn_3"}, "FlashAttention 3, on Hopper", ""},
+      {"flash3", {"flash_attention_3", "fa3", "flash_attn_3"}, "FlashAttention 3, from Ampere to Hopper", ""},
       {"flash4", {"flash_attention_4", "fa4", "flash_attn_4"}, "FlashAttention 4, on Hopper and Blackwell", ""},
   };
   return table;

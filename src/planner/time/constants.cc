@@ -321,6 +321,7 @@ AttentionKernel attention_kernel(const Setup& s) {
   if (s.flash_package == 2) return AttentionKernel::kFlash2;
   if (s.flash_package >= 3 && generation == GpuGeneration::kHopper) return AttentionKernel::kFlash3;
   if (s.flash_package == 4 && generation == GpuGeneration::kBlackwell) return AttentionKernel::kFlash4;
+  if (s.flash_package == 3) return AttentionKernel::kFlash2;  // FlashAttention 3 before Hopper: no TMA, no wgmma, the loops of 2
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
   const bool transformer_engine = s.traits().transformer_engine || s.program.starts_with("megatron_te");
   const bool titan = s.program.starts_with("torchtitan") && released >= kTitanPrefersCudnnSince;
