@@ -6,6 +6,7 @@
 
 #include "model/count.h"
 #include "planner/frameworks/memory.h"
+#include "planner/frameworks/state_bytes.h"
 #include "planner/frameworks/validate.h"
 #include "planner/search/answer.h"
 #include "planner/search/fixes.h"
@@ -89,6 +90,31 @@ TEST_CASE("choices: pages of a paged optimizer are on the host and in the checkp
   CHECK(of_held.host_bytes_per_node == 0);
   check_bytes(of_paged.host_bytes_per_node, parameters(paged) * 2 * (1 + 4.0 / 256));
   CHECK(term(of_paged, "optimizer state") == 0);
+}
+
+TEST_CASE("choices: logits of DPO's reference are made while those of the policy are there") {
+  for (const char* trainer : {"ddp", "fsdp1", "deepspeed"}) {
+    INFO(trainer);
+    const auto at_loss = [](const Setup& s) {
+      const MemoryEstimate memory = simulate_memory(s);
+      for (const PhaseMemory& phase : memory.by_phase)
+        if (phase.phase == "loss") return phase.allocated_bytes;
+      return int64_t{0};
+    };
+    Setup s =
+        setup_of({{"model", "llama3.2_1b"}, {"trainer", trainer}, {"method", "dpo"}, {"finetune", "lora"}, {"micro-batch", "4"}});
+    REQUIRE(s.frozen_reference);
+    const int64_t logits = 4 * s.model.vocabulary * s.tokens(), of_pairs = at_loss(s);
+    CHECK(of_pairs > kLogitsAtReference * logits);
+    s.frozen_reference = false;
+    const int64_t alone = at_loss(s);
+    CHECK(of_pairs > alone);
+    CHECK(of_pairs < alone + 2 * logits);
+    s.loss = LossHead::kLiger;
+    const int64_t fused = at_loss(s);
+    s.frozen_reference = true;
+    CHECK(at_loss(s) == fused);  // no logits, none of the reference
+  }
 }
 
 TEST_CASE("choices: DPO with adapters has no second copy of the model") {

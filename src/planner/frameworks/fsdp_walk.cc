@@ -278,12 +278,22 @@ void FsdpWalk::forward() {
   head_slots_[Trace::kInput] = activation_;
   if (m_.has_head()) {
     play(m_.head_trace.forward, head_slots_.data(), last, m_.head_places);
+    infer_reference();
   } else {
     ledger_.free(head_slots_[Trace::kInput]);  // sent
   }
   if (m_.head_apart) engine_->after_forward(last);
   if (!m_.embedding_apart) engine_->after_forward(first);
   engine_->end_forward();
+}
+
+// The policy's log-softmax waits for backward; its logits live on, and the reference's come and go.
+void FsdpWalk::infer_reference() {
+  const int64_t logits = reference_logits_bytes(s_, m_.num_tokens);
+  if (logits == 0) return;
+  std::array<Handle, kLogitsAtReference - 1> others;
+  for (Handle& other : others) other = ledger_.allocate(logits, MemoryClass::kActivation);
+  for (Handle& other : others) ledger_.free(other);
 }
 
 void FsdpWalk::backward() {

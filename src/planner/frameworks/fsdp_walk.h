@@ -28,6 +28,7 @@ class FsdpWalk {
  private:
   void load();
   void forward();
+  void infer_reference();
   void backward();
   void forward_block(size_t i);
   void backward_block(size_t i);

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "model/count.h"
 #include "plan/pipeline.h"
+#include "planner/frameworks/state_bytes.h"
 
 namespace distsetup {
 namespace {
@@ -325,6 +326,10 @@ StageActivations stage_activations(const Setup& s, const StageParts& parts, cons
     if (traced != nullptr) out.layer_peak += traced->held_bytes;
     out.loss_peak = out.kept + std::max(head.forward_peak, head.backward_peak);
     out.logits_bytes = head.logits_at_peak;
+    if (const int64_t reference = kLogitsAtReference * reference_logits_bytes(s, s.tokens()); out.kept + reference > out.loss_peak) {
+      out.loss_peak = out.kept + reference;
+      out.logits_bytes = reference;
+    }
     out.evaluate_peak = std::max(out.evaluate_peak, head.forward_peak);
   }
   return out;

@@ -42,4 +42,10 @@ StateBytes adam_state_bytes(const Setup& s) {
   return states_with(s, moments_bytes(s, s.optimizer == OptimizerKind::kMuon ? OptimizerKind::kAdamW : s.optimizer));
 }
 
+int64_t reference_logits_bytes(const Setup& setup, int64_t num_tokens) {
+  const bool whole = setup.loss == LossHead::kEager || setup.loss == LossHead::kHfShift || setup.loss == LossHead::kFloatInModel;
+  const bool of_transformers = setup.program.starts_with("hf_");  // which the trainers of DPO drive
+  return setup.frozen_reference && whole && of_transformers ? 4 * setup.model.vocabulary * num_tokens : 0;
+}
+
 }  // namespace distsetup
