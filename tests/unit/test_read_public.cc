@@ -309,7 +309,7 @@ TEST_CASE("public files: SkyPilot tasks, keys given twice, and values that someb
        "{\"zero_optimization\": {\"stage\": 2}, \"optimizer\": {\"params\": {\"lr\": 5e-5}}, \"scheduler\": {\"params\": "
        "{\"warmup_max_lr\": 1e-4}}}",
        {{"train.learning_rate", "0.0001"}}},
-      {"t.yaml", "output_dir: o\noptim: paged_adamw_32bit\nmax_steps: 5\n", {{"train.optimizer", ""}, {"train.steps", "5"}}},
+      {"t.yaml", "output_dir: o\noptim: paged_adamw_32bit\nmax_steps: 5\n", {{"train.optimizer", "paged_adamw_32bit"}, {"train.steps", "5"}}},
   });
   const Result<std::vector<Reading>> job =
       read_config(embedded_templates(), "apiVersion: kubeflow.org/v1\nkind: TFJob\nspec: {}\n", "k.yaml");

@@ -90,6 +90,10 @@ TEST_CASE("choices: pages of a paged optimizer are on the host and in the checkp
   CHECK(of_held.host_bytes_per_node == 0);
   check_bytes(of_paged.host_bytes_per_node, parameters(paged) * 2 * (1 + 4.0 / 256));
   CHECK(term(of_paged, "optimizer state") == 0);
+  const Setup of_words = setup_of({{"model", "llama3_8b"}, {"trainer", "fsdp1"}, {"optimizer", "paged_adamw"}});
+  CHECK(of_words.optimizer == OptimizerKind::kAdamW);
+  check_bytes(simulate_memory(of_words).host_bytes_per_node, parameters(of_words) * 2 * 4);  // fp32 moments
+  CHECK(term(simulate_memory(of_words), "optimizer state") == 0);
 }
 
 TEST_CASE("choices: logits of DPO's reference are made while those of the policy are there") {

@@ -1,6 +1,7 @@
 #include "planner/frameworks/fsdp_states.h"
 
 #include <algorithm>
+#include <array>
 
 #include "planner/frameworks/state_bytes.h"
 
@@ -73,6 +74,14 @@ void count_host_and_disk(const FsdpModel& m, MemoryEstimate& estimate) {
     host += moments;
   if (m.offloads_activations()) host += static_cast<double>(m.residual_bytes * m.s.model.num_layers);
   estimate.host_bytes_per_node = static_cast<int64_t>(host * m.s.gpus_per_node);
+}
+
+void make_reference_logits(const FsdpModel& model, Ledger& ledger) {
+  const int64_t logits = reference_logits_bytes(model.s, model.num_tokens);
+  if (logits == 0) return;
+  std::array<Handle, kLogitsAtReference - 1> others;
+  for (Handle& other : others) other = ledger.allocate(logits, MemoryClass::kActivation);
+  for (Handle& other : others) ledger.free(other);
 }
 
 }  // namespace distsetup::replay

@@ -90,4 +90,7 @@ int64_t quantized_input_bytes(const FsdpModel& model);
 // Adds host and disk to `estimate`.
 void count_host_and_disk(const FsdpModel& model, MemoryEstimate& estimate);
 
+// The policy's log-softmax waits for backward; its logits live on while those of DPO's reference come and go.
+void make_reference_logits(const FsdpModel& model, Ledger& ledger);
+
 }  // namespace distsetup::replay

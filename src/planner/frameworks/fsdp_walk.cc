@@ -278,7 +278,7 @@ void FsdpWalk::forward() {
   head_slots_[Trace::kInput] = activation_;
   if (m_.has_head()) {
     play(m_.head_trace.forward, head_slots_.data(), last, m_.head_places);
-    infer_reference();
+    make_reference_logits(m_, ledger_);
   } else {
     ledger_.free(head_slots_[Trace::kInput]);  // sent
   }
@@ -287,19 +287,9 @@ void FsdpWalk::forward() {
   engine_->end_forward();
 }
 
-// The policy's log-softmax waits for backward; its logits live on, and the reference's come and go.
-void FsdpWalk::infer_reference() {
-  const int64_t logits = reference_logits_bytes(s_, m_.num_tokens);
-  if (logits == 0) return;
-  std::array<Handle, kLogitsAtReference - 1> others;
-  for (Handle& other : others) other = ledger_.allocate(logits, MemoryClass::kActivation);
-  for (Handle& other : others) ledger_.free(other);
-}
-
 void FsdpWalk::backward() {
   ledger_.enter(MemoryPhase::kLoss);
-  if (!backward_workspace_) ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
-  backward_workspace_ = true;
+  if (!std::exchange(backward_workspace_, true)) ledger_.allocate(cublas_workspace_bytes(s_.gpu), MemoryClass::kWorkspace);
   ShardedUnit& last = m_.units[m_.head_unit];
   if (m_.has_head()) {
     play(m_.head_trace.backward, head_slots_.data(), last, m_.head_places);

@@ -28,7 +28,6 @@ class FsdpWalk {
  private:
   void load();
   void forward();
-  void infer_reference();
   void backward();
   void forward_block(size_t i);
   void backward_block(size_t i);

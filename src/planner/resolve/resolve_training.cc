@@ -185,7 +185,7 @@ void resolve_optimizer(Resolving& r) {
     r.fail(code::kUnsupportedFeature, "train.optimizer",
            fmt::format("{} has no '{}', expected one of: {}", r.problem.trainer.label, name, fmt::join(known, ", ")),
            "--optimizer adamw");
-  s.paged_optimizer = name == "paged_adamw_8bit";
+  s.paged_optimizer = name.starts_with("paged_");
   s.optimizer = name == "adamw_8bit" || name == "paged_adamw_8bit" ? OptimizerKind::kAdamW8bit
                 : name == "adafactor"                              ? OptimizerKind::kAdafactor
                 : name == "lion"                                   ? OptimizerKind::kLion

@@ -318,10 +318,9 @@ AttentionKernel attention_kernel(const Setup& s) {
   // Called by its name, not through SDPA (runtime/kernels/cuda/ops.cc).
   const bool from_hopper_on = generation == GpuGeneration::kHopper || generation == GpuGeneration::kBlackwell;
   if (s.program == kNativeProgram) return from_hopper_on ? AttentionKernel::kCudnn : AttentionKernel::kFlash2;
-  if (s.flash_package == 2) return AttentionKernel::kFlash2;
   if (s.flash_package >= 3 && generation == GpuGeneration::kHopper) return AttentionKernel::kFlash3;
   if (s.flash_package == 4 && generation == GpuGeneration::kBlackwell) return AttentionKernel::kFlash4;
-  if (s.flash_package == 3) return AttentionKernel::kFlash2;  // FlashAttention 3 before Hopper: no TMA, no wgmma, the loops of 2
+  if (s.flash_package == 2 || (s.flash_package == 3 && !from_hopper_on)) return AttentionKernel::kFlash2;  // 3 has 2's loops
   const int released = s.software.released > 0 ? s.software.released : kCurrentSoftware;
   const bool transformer_engine = s.traits().transformer_engine || s.program.starts_with("megatron_te");
   const bool titan = s.program.starts_with("torchtitan") && released >= kTitanPrefersCudnnSince;
