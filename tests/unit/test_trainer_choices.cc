@@ -96,6 +96,21 @@ TEST_CASE("choices: pages of a paged optimizer are on the host and in the checkp
   CHECK(term(simulate_memory(of_words), "optimizer state") == 0);
 }
 
+TEST_CASE("choices: axolotl's FSDP2 leaves the states in the type of the weights") {
+  const Setup cast = setup_of({{"model", "llama3.2_1b"}, {"trainer", "fsdp2"}, {"code-base", "transformers"}});
+  for (const Flags& of : {Flags{{"code-base", "axolotl"}}, Flags{{"launch-target", "axolotl"}}}) {
+    Flags flags = {{"model", "llama3.2_1b"}, {"trainer", "fsdp2"}};
+    flags.insert(flags.end(), of.begin(), of.end());
+    const Setup kept = setup_of(flags);
+    CHECK(kept.program == cast.program);
+    CHECK(kept.loss == cast.loss);
+    for (const char* of_states : {"parameter shard", "optimizer state"}) {
+      INFO(of_states);
+      check_bytes(2 * term(simulate_memory(kept), of_states), term(simulate_memory(cast), of_states));
+    }
+  }
+}
+
 TEST_CASE("choices: logits of DPO's reference are made while those of the policy are there") {
   for (const char* trainer : {"ddp", "fsdp1", "deepspeed"}) {
     INFO(trainer);

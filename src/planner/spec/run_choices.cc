@@ -35,6 +35,16 @@ const std::vector<AmbiguousChoice>& tools() {
   return table;
 }
 
+const std::vector<SettingChoice>& code_bases() {
+  static const std::vector<SettingChoice> table = {
+      {"torchtitan", {}, "its own layers and loss", ""},
+      {"transformers", {"huggingface", "hf"}, "Transformers' layers and loss", ""},
+      {"axolotl", {}, "fsdp2: Transformers' layers and loss, states in the type of the weights", ""},
+      {"unsloth", {}, "ddp: Unsloth's layers and loss", ""},
+  };
+  return table;
+}
+
 // Spelled as Transformers' attn_implementation and LLaMA-Factory's flash_attn do.
 const std::vector<SettingChoice>& attention_kernels() {
   static const std::vector<SettingChoice> table = {

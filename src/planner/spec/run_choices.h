@@ -9,6 +9,7 @@ namespace distsetup {
 
 const std::vector<SettingChoice>& trainers();           // trainer.name
 const std::vector<AmbiguousChoice>& tools();            // that start a trainer and are none of those
+const std::vector<SettingChoice>& code_bases();         // trainer.code_base
 const std::vector<SettingChoice>& attention_kernels();  // trainer.attention
 const std::vector<SettingChoice>& network_kinds();      // hardware.network_kind
 const std::vector<SettingChoice>& offload_places();     // parallel.offload
