@@ -113,6 +113,8 @@ void loss(Setup& s, const Row& row) {
     s.loss = LossHead::kLiger;
     s.fused_norm = s.fused_rope = s.fused_swiglu = !contains(notes, "Liger's loss alone");
   }
+  // LLaMA-Factory asks Liger for kernels without its loss where a stage needs logits (model_utils/liger_kernel.py, require_logits).
+  if (contains(notes, "its loss is not fused")) s.loss = s.software.released < 202411 ? LossHead::kHfShift : LossHead::kEager;
   if (has_feature(row, {"cut cross entropy"})) s.loss = LossHead::kCutCrossEntropy;
   if (has_feature(row, {"chunked_nll"})) {  // TRL: the head and its loss in chunks, each under a checkpoint
     constexpr int64_t kChunk = 256;
@@ -210,6 +212,8 @@ Result<Setup> trainer_row(const Row& row) {
                       (row.says("framework", "HF Trainer / PEFT") && s.finetune != Finetune::kQlora);
   s.recompute = recompute == "full" || (recompute.empty() && !script) ? ActivationRecompute::kFull : ActivationRecompute::kNone;
   s.reentrant_checkpoint = !contains(notes, "use_reentrant False") && s.framework != Framework::kFsdp2;
+  // accelerate's FSDP2 until 2026-08-19 (its pull request 4172): two norms, attention and MLP of a layer, each from its own input.
+  if (contains(notes, "checkpoints each child")) s.recompute_parts = 4;
   if (has_feature(row, {"checkpoints offloaded"})) s.offload.activations = OffloadPlace::kHost;
   // accelerate's cp_comm_strategy: keys and values of all ranks are gathered, unless it is told otherwise.
   if (s.framework == Framework::kFsdp2 && contains(notes, "cp_size")) s.cp_method = CpMethod::kAllGather;
