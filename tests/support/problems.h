@@ -14,10 +14,10 @@ namespace distsetup {
 using Flags = std::vector<std::pair<std::string, std::string>>;
 
 // Every flag is one that is taken without a word.
-inline Result<Problem> resolved(const Flags& flags, const std::vector<std::string>& too_large_for = {}) {
+inline Result<Problem> resolved(const Flags& flags, const std::vector<PassedOver>& passed_over = {}) {
   Spec spec;
   for (const auto& [flag, text] : flags) REQUIRE(set_flag(spec, flag, std::string_view(text), {"command line", 0, 0}).empty());
-  return resolve(spec, presets(), {}, too_large_for);
+  return resolve(spec, presets(), {}, passed_over);
 }
 
 }  // namespace distsetup

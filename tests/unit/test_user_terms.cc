@@ -46,12 +46,19 @@ TEST_CASE("user terms: where no trainer is named the first that can run the mode
     CHECK(other->trainer.label == "FSDP2 (Hugging Face Trainer)");  // torchtitan has neither
   }
   const Flags grok = {{"model", "grok_1"}, {"nodes", "16"}};
-  const Result<Problem> next = resolved(grok, {"FSDP2 (Hugging Face Trainer)"});
+  const Result<Problem> next = resolved(grok, {{"FSDP2 (Hugging Face Trainer)"}});
   REQUIRE(next.ok());
   CHECK(next->trainer.name == "megatron");
   CHECK(assumes(*next, "since it does not fit with FSDP2 (Hugging Face Trainer): the native trainer cannot run"));
-  std::vector<std::string> all = {"FSDP2 (Hugging Face Trainer)", "Megatron-Core", "DeepSpeed (Hugging Face Trainer)",
-                                  "FSDP1 (Hugging Face Trainer)"};
+  const Result<Problem> roomier = resolved(grok, {{"FSDP2 (Hugging Face Trainer)", true}});
+  REQUIRE(roomier.ok());
+  CHECK(roomier->trainer.name == "megatron");
+  CHECK(assumes(*roomier, "since it is tight with FSDP2 (Hugging Face Trainer): the native trainer cannot run"));
+  const Result<Problem> third = resolved(grok, {{"FSDP2 (Hugging Face Trainer)"}, {"Megatron-Core", true}});
+  REQUIRE(third.ok());
+  CHECK(third->stands_in.starts_with("since it does not fit with FSDP2 (Hugging Face Trainer) and is tight with Megatron-Core: "));
+  const std::vector<PassedOver> all = {
+      {"FSDP2 (Hugging Face Trainer)"}, {"Megatron-Core"}, {"DeepSpeed (Hugging Face Trainer)"}, {"FSDP1 (Hugging Face Trainer)"}};
   const Result<Problem> none = resolved(grok, all);
   CHECK(first_error(none.diagnostics).starts_with("the native trainer cannot run"));
   const Result<Problem> in_fp8 = resolved({{"model", "8B"}, {"nodes", "1"}, {"precision", "fp8"}});

@@ -59,15 +59,15 @@ std::optional<Result<Problem>> problem_of_own_script(const Arguments& arguments,
 }
 
 Result<Problem> problem_of(const Arguments& arguments, const Session& session, const Spec& spec, const Inputs& inputs,
-                           const std::vector<std::string>& too_large_for = {}) {
+                           const std::vector<PassedOver>& passed_over = {}) {
   if (std::optional<Result<Problem>> own = problem_of_own_script(arguments, session, spec, inputs); own.has_value())
     return std::move(*own);
-  return resolve_for_target(spec, session.presets, inputs, session.templates, arguments.text("fsdp-version") == "1", too_large_for);
+  return resolve_for_target(spec, session.presets, inputs, session.templates, arguments.text("fsdp-version") == "1", passed_over);
 }
 
-// The best plan for the target that the settings name, within what that target has a form for. too_large_for: as resolve() takes it.
+// The best plan for the target that the settings name, within what that target has a form for. passed_over: as resolve() takes it.
 Result<PlanSource> plan_of_trainer(const Arguments& arguments, const Session& session, const Spec& spec, const Inputs& inputs,
-                                   const std::vector<std::string>& too_large_for) {
+                                   const std::vector<PassedOver>& passed_over) {
   Diagnostics diagnostics;
   const auto failed = [&diagnostics](Diagnostics said) {
     append(diagnostics, std::move(said));
@@ -75,7 +75,7 @@ Result<PlanSource> plan_of_trainer(const Arguments& arguments, const Session& se
   };
   const Result<std::string> goal = choice_flag(arguments, "goal", "throughput", goal_names());
   if (failed(goal.diagnostics)) return diagnostics;
-  Result<Problem> problem = problem_of(arguments, session, spec, inputs, too_large_for);
+  Result<Problem> problem = problem_of(arguments, session, spec, inputs, passed_over);
   if (failed(problem.diagnostics)) return diagnostics;
   const size_t num_assumptions = problem->base.assumptions.size();
   if (failed(narrow_to_target(*problem, problem->base.launch.target, session.templates))) return diagnostics;
@@ -95,21 +95,20 @@ Result<PlanSource> plan_of_trainer(const Arguments& arguments, const Session& se
   return {PlanSource{std::move(*plan), std::move(*problem), is_of_target, "", {}}, std::move(diagnostics)};
 }
 
-// Where nobody names a trainer and others stand in for the bundled one: of the first of them that the run fits, else of the first.
+// Where nobody names a trainer and others stand in for the bundled one: of the first of them that the run fits, else of the first with
+// which it is tight, else of the first.
 Result<PlanSource> best_plan(const Arguments& arguments, const Session& session, const Spec& spec, const Inputs& inputs) {
-  Result<PlanSource> first = plan_of_trainer(arguments, session, spec, inputs, {});
-  const auto is_too_large = [](const Result<PlanSource>& source) {
-    return source.ok() && !source->problem->stands_in.empty() && source->plan.verdict == Verdict::kDoesNotFit;
-  };
-  std::vector<std::string> too_large_for;
-  if (is_too_large(first)) too_large_for.push_back(first->problem->trainer.label);
-  while (!too_large_for.empty()) {
-    Result<PlanSource> next = plan_of_trainer(arguments, session, spec, inputs, too_large_for);
-    if (!next.ok()) break;
-    if (!is_too_large(next)) return next;
-    too_large_for.push_back(next->problem->trainer.label);
+  std::optional<Result<PlanSource>> best;
+  std::vector<PassedOver> passed_over;
+  for (;;) {
+    Result<PlanSource> next = plan_of_trainer(arguments, session, spec, inputs, passed_over);
+    if (!next.ok()) return best.has_value() ? std::move(*best) : std::move(next);
+    const Verdict verdict = next->plan.verdict;
+    if (next->problem->stands_in.empty() || verdict == Verdict::kFits) return next;
+    passed_over.push_back({next->problem->trainer.label, verdict == Verdict::kTight});
+    const bool is_better = !best.has_value() || ((*best)->plan.verdict == Verdict::kDoesNotFit && verdict == Verdict::kTight);
+    if (is_better) best = std::move(next);
   }
-  return first;
 }
 
 // What `distsetup plan` shows for the settings as they are, where that is another plan than the one for the target that a command

@@ -56,11 +56,11 @@ bool has_trainers(const Spec& spec, const TemplateSet& templates) {
 }
 
 Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, const Inputs& inputs, const TemplateSet& templates,
-                                   bool is_fsdp1, const std::vector<std::string>& too_large_for) {
+                                   bool is_fsdp1, const std::vector<PassedOver>& passed_over) {
   const std::string target = with_settled_via(spec).text("launch.target").value_or(std::string(kNative));
   const std::vector<std::string> trainers =
       spec.find("trainer.name") != nullptr ? std::vector<std::string>{} : trainers_of(target, templates);
-  if (trainers.empty()) return resolve(spec, presets, inputs, too_large_for);
+  if (trainers.empty()) return resolve(spec, presets, inputs, passed_over);
   std::optional<Result<Problem>> first;
   for (const std::string& trainer : trainers) {
     Spec with_trainer = spec;

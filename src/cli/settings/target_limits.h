@@ -11,9 +11,9 @@ namespace distsetup {
 
 // A file for another trainer is planned for that trainer (`search: {trainer: ...}` of its target.yaml) unless the user names one: for
 // the first of the target's that can run what the user pinned, or with the refusals of the first. `is_fsdp1`: the target writes
-// version 1. too_large_for: as resolve() takes it.
+// version 1. passed_over: as resolve() takes it.
 Result<Problem> resolve_for_target(const Spec& spec, const Presets& presets, const Inputs& inputs, const TemplateSet& templates,
-                                   bool is_fsdp1, const std::vector<std::string>& too_large_for = {});
+                                   bool is_fsdp1, const std::vector<PassedOver>& passed_over = {});
 
 // Whether the target of the settings is another trainer's.
 bool has_trainers(const Spec& spec, const TemplateSet& templates);

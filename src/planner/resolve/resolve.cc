@@ -51,19 +51,29 @@ struct OtherTrainer {
 constexpr OtherTrainer kOtherTrainers[] = {
     {"fsdp2", ""}, {"fsdp2", "transformers"}, {"megatron", ""}, {"deepspeed", ""}, {"fsdp1", ""}};
 
+// Why it is this trainer: "the first trainer that can", or what was the matter with the others.
+std::string why_this_one(const std::vector<PassedOver>& passed_over) {
+  if (passed_over.empty()) return "the first trainer that can";
+  std::vector<std::string> too_large, tight;
+  for (const PassedOver& one : passed_over) (one.is_tight ? tight : too_large).push_back(one.label);
+  std::vector<std::string> why;
+  if (!too_large.empty()) why.push_back(fmt::format("does not fit with {}", fmt::join(too_large, " or ")));
+  if (!tight.empty()) why.push_back(fmt::format("is tight with {}", fmt::join(tight, " and ")));
+  return fmt::format("since it {}", fmt::join(why, " and "));
+}
+
 std::optional<Result<Problem>> resolve_elsewhere(const Spec& spec, const Presets& presets, const Inputs& inputs,
-                                                 const Diagnostics& refused, const std::vector<std::string>& too_large_for) {
+                                                 const Diagnostics& refused, const std::vector<PassedOver>& passed_over) {
   for (const OtherTrainer& trainer : kOtherTrainers) {
     Spec with_trainer = spec;
     if (has_error(set(with_trainer, "trainer.name", trainer.name, {}))) continue;
     Result<Problem> problem = trainer.as_for.empty() ? resolve_variant(with_trainer, presets, inputs)
                                                      : resolve_trainer(with_trainer, presets, inputs, trainer.as_for);
     if (!problem.ok() || !problem->trainer.has_family(problem->base.model.family)) continue;
-    if (std::find(too_large_for.begin(), too_large_for.end(), problem->trainer.label) != too_large_for.end()) continue;
+    const auto is_this = [&](const PassedOver& one) { return one.label == problem->trainer.label; };
+    if (std::any_of(passed_over.begin(), passed_over.end(), is_this)) continue;
     const auto why = std::find_if(refused.begin(), refused.end(), [](const Diagnostic& d) { return d.severity == Severity::kError; });
-    problem->stands_in = too_large_for.empty()
-                             ? fmt::format("the first trainer that can: {}", why->message)
-                             : fmt::format("since it does not fit with {}: {}", fmt::join(too_large_for, " or "), why->message);
+    problem->stands_in = fmt::format("{}: {}", why_this_one(passed_over), why->message);
     std::vector<std::string>& assumed = problem->base.assumptions;
     assumed.insert(assumed.begin(), fmt::format("trainer {}, {}", problem->trainer.label, problem->stands_in));
     return problem;
@@ -73,8 +83,7 @@ std::optional<Result<Problem>> resolve_elsewhere(const Spec& spec, const Presets
 
 }  // namespace
 
-Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs,
-                        const std::vector<std::string>& too_large_for) {
+Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& inputs, const std::vector<PassedOver>& passed_over) {
   const Spec settled = with_settled_via(spec);
   Result<Problem> problem = resolve_variant(settled, presets, inputs);
   if (settled.text("trainer.name").has_value()) return problem;
@@ -85,7 +94,7 @@ Result<Problem> resolve(const Spec& spec, const Presets& presets, const Inputs& 
   }
   const bool is_for_native = settled.text("launch.target") == std::string(kNative);
   if (is_for_native || !only_unsupported(settled, problem.diagnostics)) return problem;
-  std::optional<Result<Problem>> other = resolve_elsewhere(settled, presets, inputs, problem.diagnostics, too_large_for);
+  std::optional<Result<Problem>> other = resolve_elsewhere(settled, presets, inputs, problem.diagnostics, passed_over);
   return other.has_value() ? std::move(*other) : std::move(problem);
 }
 
