@@ -301,8 +301,8 @@ struct MemoryPlan {
   int64_t host_bytes_per_node = 0;
   int64_t disk_bytes_per_node = 0;  // of a local disk, beside checkpoints
   int64_t checkpoint_bytes = 0;     // one checkpoint, all ranks
-  // 90 % interval of device_bytes, which lie inside: from the residuals of measured runs. Both equal it where it is exact.
-  int64_t device_low_bytes = 0, device_high_bytes = 0;
+  // 90 % intervals by residuals of measured runs: of device_bytes (equal: exact) and of unconstrained_device_bytes (0: the same).
+  int64_t device_low_bytes = 0, device_high_bytes = 0, unconstrained_low_bytes = 0, unconstrained_high_bytes = 0;
   bool operator==(const MemoryPlan&) const = default;
 };
 

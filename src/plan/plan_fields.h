@@ -261,6 +261,8 @@ void visit(V& v, MemoryPlan& m) {
   v("checkpoint_bytes", m.checkpoint_bytes);
   v("device_low_bytes", m.device_low_bytes);
   v("device_high_bytes", m.device_high_bytes);
+  v("unconstrained_low_bytes", m.unconstrained_low_bytes, int64_t{0});
+  v("unconstrained_high_bytes", m.unconstrained_high_bytes, int64_t{0});
 }
 template <class V>
 void visit(V& v, InstructionTime& t) {

@@ -23,6 +23,7 @@ Plan plan_of(const Flags& flags) {
 }  // namespace
 
 TEST_CASE("verdicts: no plan contradicts itself") {
+  int num_with_room = 0;
   for (const char* trainer : {"native", "fsdp1", "fsdp2", "deepspeed", "megatron", "ddp"}) {
     for (const char* model : {"llama3.2_1b", "qwen2.5_7b", "llama2_13b"}) {
       for (const char* gpu : {"a100_sxm_40", "h100_sxm", "rtx_4090"}) {
@@ -36,6 +37,17 @@ TEST_CASE("verdicts: no plan contradicts itself") {
           CHECK(m.device_low_bytes <= m.device_bytes);
           CHECK(m.device_bytes <= m.device_high_bytes);
           CHECK(m.device_bytes <= m.unconstrained_device_bytes);
+          if (m.unconstrained_device_bytes > m.device_bytes) {
+            CHECK(m.unconstrained_low_bytes <= m.unconstrained_device_bytes);
+            CHECK(m.unconstrained_device_bytes <= m.unconstrained_high_bytes);
+            CHECK(m.device_low_bytes <= m.unconstrained_low_bytes);
+            CHECK(m.device_high_bytes <= m.unconstrained_high_bytes);
+            CHECK(m.unconstrained_low_bytes < m.unconstrained_high_bytes);
+            ++num_with_room;
+          } else {
+            CHECK(m.unconstrained_low_bytes == 0);
+            CHECK(m.unconstrained_high_bytes == 0);
+          }
           CHECK(m.peak_allocated_bytes < m.device_bytes);
           if (plan.verdict == Verdict::kFits) CHECK(m.device_high_bytes <= m.capacity_bytes);
           if (m.fit_probability > 0.501) CHECK(m.device_bytes <= m.capacity_bytes);
@@ -48,6 +60,7 @@ TEST_CASE("verdicts: no plan contradicts itself") {
       }
     }
   }
+  CHECK(num_with_room > 10);
 }
 
 TEST_CASE("verdicts: a margin is memory that the GPU does not have") {

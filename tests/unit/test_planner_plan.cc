@@ -294,6 +294,10 @@ TEST_CASE("the preview says how sure a verdict is, and what the run takes where 
   CHECK_FALSE(says("where there is room"));
   plan.memory.unconstrained_device_bytes = plan.memory.device_bytes + (1LL << 30);
   CHECK(says("where there is room"));
+  plan.memory.unconstrained_device_bytes = 200LL << 30;
+  plan.memory.unconstrained_low_bytes = 180LL << 30;
+  plan.memory.unconstrained_high_bytes = 250LL << 30;
+  CHECK(says("takes 200.0 GiB (180.0 to 250.0) where there is room"));
   plan.verdict = Verdict::kTight;
   plan.memory.fit_probability = 0.839;
   CHECK(says("tight (83 %)"));

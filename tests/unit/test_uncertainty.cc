@@ -298,6 +298,26 @@ TEST_CASE("need: what cannot be given back, whatever the device has") {
   CHECK(fit_probability(s, static_cast<double>(need.bytes), c) == 0);
 }
 
+TEST_CASE("need: what a run takes where there is room is as sure as what allocators reserve, and no less than it needs") {
+  Setup s;
+  s.model = *find_model(presets(), "llama3_8b");
+  s.gpu = find_gpu(presets(), "h100_sxm")->gpu;
+  s.dp_shard = 8;
+  s.sequence_length = 4096;
+  const MemoryEstimate free = replay_memory(s);
+  const auto reserved = static_cast<double>(free.reserved_bytes), device = static_cast<double>(free.device_bytes);
+  Calibration c;
+  c.constants["residual.reserved.fsdp2.torchtitan_eager.full.low"] = -0.1;
+  c.constants["residual.reserved.fsdp2.torchtitan_eager.full.high"] = 0.2;
+  const double share = uncertain_share(s, Predicted::kReserved, reserved);
+  const Interval taken = taken_interval(s, free, {}, c);
+  CHECK(taken.low == Approx(device - reserved + reserved * std::exp(-0.1 * share)));
+  CHECK(taken.high == Approx(device - reserved + reserved * std::exp(0.2 * share)));
+  const Interval above = taken_interval(s, free, {0.99 * device, 2 * device}, c);
+  CHECK(above.low == Approx(0.99 * device));
+  CHECK(above.high == Approx(2 * device));
+}
+
 TEST_CASE("uncertainty: a script whose operations no program lists is less sure, and not by what stand-ins missed") {
   Setup s;
   s.model = *find_model(presets(), "qwen2.5_7b");

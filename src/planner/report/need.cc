@@ -50,6 +50,12 @@ Spread need_spread(const Setup& setup, double need_bytes, const Calibration& res
           is_unseen(setup, Predicted::kAllocated, residuals)};
 }
 
+Interval taken_interval(const Setup& setup, const MemoryEstimate& unconstrained, const Interval& need, const Calibration& residuals) {
+  const auto reserved = static_cast<double>(unconstrained.reserved_bytes), device = static_cast<double>(unconstrained.device_bytes);
+  const Interval of = interval_of(setup, Predicted::kReserved, reserved, 0.9, residuals);
+  return {std::max(need.low, of.low + device - reserved), std::max(need.high, of.high + device - reserved)};
+}
+
 double fit_probability(const Setup& setup, double need_bytes, const Calibration& residuals) {
   const auto capacity = static_cast<double>(setup.gpu.usable_memory_bytes);
   if (static_cast<double>(bound_bytes(setup) + setup.gpu.context_bytes) > capacity) return 0;

@@ -19,6 +19,10 @@ MemoryNeed replay_need(const Setup& setup);
 // How far the need can be wrong: as what is allocated, which the allocator cannot give back.
 Spread need_spread(const Setup& setup, double need_bytes, const Calibration& residuals);
 
+// Where lies what the run takes where there is room: what the allocator reserves is in doubt, by measured runs' errors of it; context
+// and communicators are not. Neither end is below that of `need`, the interval of what it needs.
+Interval taken_interval(const Setup& setup, const MemoryEstimate& unconstrained, const Interval& need, const Calibration& residuals);
+
 // On the setup's GPU. States are counted exactly: where they alone are too large, nothing fits.
 double fit_probability(const Setup& setup, double need_bytes, const Calibration& residuals);
 double fit_probability(const Setup& setup, double need_bytes);  // the built-in residuals

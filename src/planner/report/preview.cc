@@ -240,7 +240,8 @@ class Preview {
     if (m.device_high_bytes > m.device_low_bytes)
       under_total(fmt::format("{} to {} in 9 runs of 10", format_gib(m.device_low_bytes), format_gib(m.device_high_bytes)));
     if (m.unconstrained_device_bytes > m.device_bytes)
-      under_total(fmt::format("takes {} where there is room", format_gib(m.unconstrained_device_bytes)));
+      under_total(fmt::format("takes {}{} where there is room", format_gib(m.unconstrained_device_bytes),
+                              between_gib(m.unconstrained_low_bytes, m.unconstrained_high_bytes)));
     if (m.host_bytes_per_node > 0) {
       const int64_t host = plan_.hardware.host_memory_bytes;
       line(fmt::format("  {}{}{}", pad_right("host memory per node", kLabel), pad_left(format_bytes(m.host_bytes_per_node), kNumber),

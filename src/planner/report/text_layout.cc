@@ -1,9 +1,13 @@
 #include "planner/report/text_layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
+
+#include "base/quantity.h"
 
 namespace distsetup {
 namespace {
@@ -18,6 +22,12 @@ constexpr std::pair<std::string_view, std::string_view> kAscii[] = {
 bool starts_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
 }  // namespace
+
+std::string between_gib(int64_t low_bytes, int64_t high_bytes) {
+  constexpr auto kGib = static_cast<double>(kGiB);
+  if (high_bytes <= low_bytes) return "";
+  return fmt::format(" ({:.1f} to {:.1f})", static_cast<double>(low_bytes) / kGib, static_cast<double>(high_bytes) / kGib);
+}
 
 int display_width(std::string_view text) { return static_cast<int>(std::count_if(text.begin(), text.end(), starts_character)); }
 

@@ -55,6 +55,10 @@ MemoryPlan memory_plan(const Setup& s, const MemoryNeed& need, const Candidate& 
   const Interval device = interval_90(needed, need_spread(s, needed, embedded_calibration()));
   out.device_low_bytes = static_cast<int64_t>(device.low);
   out.device_high_bytes = static_cast<int64_t>(device.high);
+  if (m.device_bytes <= need.bytes) return out;
+  const Interval taken = taken_interval(s, m, device, embedded_calibration());
+  out.unconstrained_low_bytes = static_cast<int64_t>(taken.low);
+  out.unconstrained_high_bytes = static_cast<int64_t>(taken.high);
   return out;
 }
 
