@@ -85,6 +85,7 @@ std::vector<std::string> samples(const SpecKey& key) {
       {"train.sequence_length", {"32"}},
       {"hardware.nodes", {"2"}},
       {"trainer.program", {"torchtitan_eager", "hf_eager"}},
+      {"trainer.transformers", {"4.44"}},
       {"train.lora_targets", {"query,value"}},
       {"train.trainable", {"model.layers.0.mlp", "layers"}},
       {"adapter.from", {"adapter"}},

@@ -219,15 +219,23 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   if (g.num_experts == 0 || problem.trainer.has("expert_adapters")) return said;
   const bool all_experts = std::find(g.expert_layer.begin(), g.expert_layer.end(), false) == g.expert_layer.end();
   const bool other_mlps = !all_experts || g.shared_feed_forward > 0;
+  constexpr int64_t kStacksSince =
+      20260126;  // Transformers 5; before, experts are modules, and all-linear names each of their matrices
+  const int64_t day = problem.trainer.transformers == nullptr ? 0 : problem.trainer.release_day;
+  const bool are_modules = day > 0 && day < kStacksSince;
   const bool mlp = given.has_value() && std::any_of(given->begin(), given->end(), is_of_mlp);
   if (mlp && !other_mlps)
     fail(code::kUnsupportedFeature,
-         fmt::format("every MLP of '{}' is a stack of experts, one parameter and no linear layer: {} puts no adapters on it", g.name,
-                     problem.trainer.label),
+         are_modules
+             ? fmt::format("every MLP of '{}' is experts, and adapters on experts are not planned for {}", g.name,
+                           problem.trainer.label)
+             : fmt::format("every MLP of '{}' is a stack of experts, one parameter and no linear layer: {} puts no adapters on it",
+                           g.name, problem.trainer.label),
          "--lora-targets query,key,value,output, or --trainer megatron");
   else if (mlp || !given.has_value())
-    problem.base.assumptions.push_back(fmt::format("adapters on attention{}, none on stacks of experts",
-                                                   other_mlps ? " and on MLPs that are linear layers" : " alone"));
+    problem.base.assumptions.push_back(fmt::format(
+        "adapters on attention{}, none on {}", other_mlps ? " and on MLPs that are linear layers" : " alone",
+        are_modules ? "experts (all-linear, which puts some on each before Transformers 5, is not planned)" : "stacks of experts"));
   return said;
 }
 

@@ -42,7 +42,7 @@ Diagnostics refuse_not_native(const Spec& spec) {
     }
   }
   for (const std::string_view path :
-       {"trainer.program", "trainer.compile", "trainer.attention", "trainer.linear_attention", "parallel.hpz",
+       {"trainer.program", "trainer.compile", "trainer.attention", "trainer.linear_attention", "trainer.transformers", "parallel.hpz",
         "parallel.sync_each_batch", "parallel.auto_wrap_policy", "parallel.backward_prefetch"}) {
     if (const Setting* setting = spec.find(path);
         setting != nullptr && !setting->is_auto() && setting->text != "1" && setting->text != "false")

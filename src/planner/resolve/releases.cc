@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <span>
 
@@ -41,6 +42,27 @@ const Named<bool Software::*>* find_flag(std::string_view field) {
   return found == std::end(kSoftwareFlags) ? nullptr : found;
 }
 
+struct Version {
+  int major = 0;
+  std::optional<int> minor;
+};
+
+// "4", "4.46", "4.46.1", "v4.46.0.dev0".
+std::optional<Version> version_of(std::string_view text) {
+  if (text.starts_with('v')) text.remove_prefix(1);
+  const char* const end = text.data() + text.size();
+  Version version;
+  const auto major = std::from_chars(text.data(), end, version.major);
+  if (major.ec != std::errc{}) return std::nullopt;
+  if (major.ptr == end) return version;
+  int minor = 0;
+  if (*major.ptr != '.') return std::nullopt;
+  const auto read = std::from_chars(major.ptr + 1, end, minor);
+  if (read.ec != std::errc{} || (read.ptr != end && *read.ptr != '.')) return std::nullopt;
+  version.minor = minor;
+  return version;
+}
+
 class ReleaseReader {
  public:
   explicit ReleaseReader(Diagnostics& said) : said_(said) {}
@@ -56,10 +78,22 @@ class ReleaseReader {
     if (const Value* list = top.child("changes")) {
       for (const Value& entry : list->items) into.changes.push_back(change(entry));
     }
+    if (const Value* named = top.child("named")) {
+      for (const Value::Entry& entry : named->entries) into.named.push_back(named_release(entry.first, entry.second));
+    }
     top.finish();
   }
 
  private:
+  NamedRelease named_release(const std::string& version, const Value& day) {
+    NamedRelease one;
+    const std::optional<Version> read = version_of(version);
+    const char* end = day.text.data() + day.text.size();
+    if (!read.has_value() || !read->minor.has_value() || std::from_chars(day.text.data(), end, one.day).ptr != end) unknown(day);
+    if (read.has_value()) one.major = read->major, one.minor = read->minor.value_or(0);
+    return one;
+  }
+
   ReleaseChange change(const Value& entry) {
     ReleaseChange c;
     MapReader reader(entry, "changes", said_);
@@ -152,6 +186,16 @@ const ReleaseTable& built_in_releases(std::string_view stack) {
   const auto found = all.find(stack);
   CHECK(found != all.end(), "no releases of", stack);
   return *found->second;
+}
+
+const NamedRelease* find_named_release(const ReleaseTable& releases, std::string_view version) {
+  const std::optional<Version> asked = version_of(version);
+  if (!asked.has_value()) return nullptr;
+  const auto is_it = [&](const NamedRelease& one) {
+    return one.major == asked->major && (!asked->minor.has_value() || one.minor == *asked->minor);
+  };
+  const auto found = std::find_if(releases.named.rbegin(), releases.named.rend(), is_it);
+  return found == releases.named.rend() ? nullptr : &*found;
 }
 
 void set_release(Setup& s, const ReleaseTable& releases, int64_t day) {

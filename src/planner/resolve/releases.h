@@ -21,10 +21,20 @@ struct ReleaseChange {
   uint32_t all = 0, none = 0;           // of the conditions under `when`, one bit each
 };
 
+// A release as users name it: 4.46 came out on 20241024.
+struct NamedRelease {
+  int major = 0, minor = 0;
+  int64_t day = 0;  // yyyymmdd
+};
+
 struct ReleaseTable {
   std::string stack;
   std::vector<ReleaseChange> changes;
+  std::vector<NamedRelease> named;  // ascending
 };
+
+// "4.46", or "4.46.1", or "4": the last of 4. nullptr: the table names none such.
+const NamedRelease* find_named_release(const ReleaseTable& releases, std::string_view version);
 
 // kUnknownValue when no preset of that name is known; strict, with positions.
 Result<std::shared_ptr<const ReleaseTable>> find_releases(const Presets& presets, std::string_view stack, const Location& at = {});

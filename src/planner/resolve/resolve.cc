@@ -21,10 +21,10 @@ Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const 
   const bool is_open = target.empty() || target == kNative;  // a target is written for a program of its own
   if (code_base == "torchtitan" || (has_variant(presets, name, code_base) && is_open)) target = code_base;
   // Dropout of adapters is PEFT's: torchtitan's have none (torchtitan/components/lora.py, 0.3.0). sync_each_batch and wrap policies
-  // are accelerate's.
-  const bool is_of_the_trainer = spec.number("adapter.dropout").value_or(0) > 0 ||
-                                 spec.boolean("parallel.sync_each_batch").value_or(false) ||
-                                 spec.text("parallel.auto_wrap_policy") == kWrapsNothing;
+  // are accelerate's. Releases of Transformers say whose layers they are.
+  const bool is_of_the_trainer =
+      spec.number("adapter.dropout").value_or(0) > 0 || spec.boolean("parallel.sync_each_batch").value_or(false) ||
+      spec.text("parallel.auto_wrap_policy") == kWrapsNothing || spec.text("trainer.transformers").has_value();
   if (is_of_the_trainer && target.empty() && has_variant(presets, name, "transformers")) target = "transformers";
   Result<Problem> problem = resolve_trainer(spec, presets, inputs, target);
   if (problem.ok() || !has_variant(presets, name, target)) return problem;

@@ -29,7 +29,7 @@ std::string default_loss_head(Resolving& r) {
   const std::string target = r.spec.text("launch.target").value_or("");
   const std::optional<LossHead> head = usual_loss(r);
   // A script that compiles its model has the loss in it.
-  if (facts.releases == nullptr && r.problem.setup.compiled && facts.loss_heads.contains("compiled")) return "compiled";
+  if (!head.has_value() && r.problem.setup.compiled && facts.loss_heads.contains("compiled")) return "compiled";
   if (!head.has_value() || !(target.empty() || target == kNative || target.starts_with(facts.releases->stack)))
     return facts.default_loss_head;
   return head == LossHead::kEager ? facts.default_loss_head : head == LossHead::kCompiled ? "compiled" : "chunked";
@@ -104,7 +104,11 @@ void read_sync(Resolving& r) {
             ? "DeepSpeed's stage says when gradients are reduced: 2 and 3 in each micro-batch, 0 and 1 once a step"
             : fmt::format("sync_each_batch is a switch of accelerate, and {} does not run under it", r.problem.trainer.label),
         s.traits().python_hooks ? "leave it out, or --sharding zero2" : "--trainer fsdp1, ddp, or fsdp2 --code-base transformers");
+  constexpr int64_t kPassedOverSince = 20241024;  // 4.46
+  if (r.problem.trainer.transformers != nullptr && r.problem.trainer.release_day >= kPassedOverSince)
+    return r.assume("sync_each_batch passed over, as the Trainer does from Transformers 4.46 to 5.1");
   s.sync_each_batch = r.plan().strategy.sync_each_batch = true;
+  if (r.problem.trainer.release_day > 0) return r.assume("sync_each_batch heeded, as by the Trainer until Transformers 4.45");
   r.assume("sync_each_batch heeded, as by the Trainer since Transformers 5.2 (4.46 to 5.1 pass it over)");
 }
 
@@ -147,6 +151,33 @@ void read_overlap(Resolving& r) {
   read("parallel.overlap_param_gather", s.overlap_param_gather, r.plan().strategy.overlap_param_gather);
 }
 
+// The release of Transformers, and what else was out in its month: PyTorch's kernels are looked up by the same day.
+void read_transformers(Resolving& r) {
+  constexpr std::string_view kPath = "trainer.transformers";
+  const auto version = r.spec.text(kPath);
+  if (!version.has_value()) return;
+  TrainerFacts& facts = r.problem.trainer;
+  if (facts.transformers == nullptr)
+    return r.fail(code::kUnsupportedFeature, kPath, fmt::format("{} does not run Transformers", facts.label),
+                  "leave it out, or --trainer fsdp1, ddp, deepspeed, or fsdp2 --code-base transformers");
+  const std::vector<NamedRelease>& named = facts.transformers->named;
+  const NamedRelease* release = find_named_release(*facts.transformers, *version);
+  if (release == nullptr)
+    return r.fail(code::kUnknownValue, kPath,
+                  fmt::format("no release '{}' of Transformers is known, expected {}.{} to {}.{}", *version, named.front().major,
+                              named.front().minor, named.back().major, named.back().minor),
+                  "without it the plan is for the release that the trainer's preset names");
+  Software& software = r.problem.setup.software;
+  const size_t at = software.name.find("transformers");  // "deepspeed 0.19", "Unsloth with transformers 5, torch 2.9"
+  const std::string driver =
+      at == std::string::npos ? software.name.substr(0, software.name.find(' ')) + " under " : software.name.substr(0, at);
+  software.name = fmt::format("{}transformers {}.{} ({}-{:02})", driver, release->major, release->minor, release->day / 10000,
+                              release->day / 100 % 100);
+  software.released = static_cast<int>(release->day / 100);
+  facts.releases = facts.transformers;
+  facts.release_day = release->day;
+}
+
 // A trainer stands for all code bases of its kind until a target names one; other targets are scripts that only use the library.
 bool is_named(const Resolving& r) {
   const std::string target = r.spec.text("launch.target").value_or("");
@@ -155,8 +186,9 @@ bool is_named(const Resolving& r) {
 
 }  // namespace
 
-// The release that the target writes for.
+// The release that the target writes for, or that the user names.
 void resolve_release(Resolving& r) {
+  read_transformers(r);
   const auto older = r.problem.trainer.older_releases.find(r.spec.text("launch.target").value_or(""));
   if (older == r.problem.trainer.older_releases.end()) return;
   r.problem.setup.software.name = older->second.first;
@@ -278,14 +310,17 @@ void settle_setup(Resolving& r) {
     s.prefetch_bucket_elements = s.reduce_bucket_elements * 9 / 10;
   }
   set_software(r.problem.trainer, s);
+  // The model's own loss, until Transformers 4.49 (pull request 35646).
+  if (s.software.logits_shifted && s.loss == LossHead::kEager && s.runs_transformers()) s.loss = LossHead::kHfShift;
   s.software.is_assumed = !is_named(r);
   // The Trainer's use_liger_kernel replaces more than the loss (liger_kernel/transformers/monkey_patch.py).
   if (s.loss == LossHead::kLiger && s.runs_transformers()) s.fused_norm = s.fused_rope = s.fused_swiglu = true;
   // Transformers' own choice, where neither the user nor a file says another.
   const bool assumes_kernel = s.runs_transformers() && !r.spec.text("trainer.attention").has_value() && s.flash_attention;
-  const std::string_view kernel = !assumes_kernel           ? ""
-                                  : s.program == "hf_eager" ? ", attention sdpa (before Transformers 4.36: --attention eager)"
-                                                            : ", attention sdpa";
+  const std::string_view kernel = !assumes_kernel ? ""
+                                  : s.program == "hf_eager" && r.problem.trainer.releases == nullptr
+                                      ? ", attention sdpa (before Transformers 4.36: --attention eager)"
+                                      : ", attention sdpa";
   const bool assumes_cut = s.loss == LossHead::kCutCrossEntropy && !r.spec.text("trainer.loss_head").has_value();
   r.assume(fmt::format("{}, program {}{}{}", r.problem.setup.software.name, s.program, kernel,
                        assumes_cut ? ", no logits kept (before Unsloth 2024.11: --loss-head fused)" : ""));

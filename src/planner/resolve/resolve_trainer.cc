@@ -278,7 +278,6 @@ std::string inputs_digest(Resolving& r) {
 
 // What the trainer, another than the bundled one, has to have for all that is asked of it.
 void settle_trainer(Resolving& r) {
-  resolve_release(r);
   check_support(r);
   resolve_axes(r);
   resolve_storage(r);
@@ -298,7 +297,10 @@ Result<Problem> resolve_trainer(const Spec& spec, const Presets& presets, const 
   Resolving r{spec, presets, inputs};
   read_trainer(r, target);
   if (has_error(r.said)) return r.said;
-  if (r.native()) append(r.said, refuse_not_native(spec));
+  if (r.native())
+    append(r.said, refuse_not_native(spec));
+  else
+    resolve_release(r);
   resolve_model(r);
   resolve_precision(r);
   take_hardware(r);

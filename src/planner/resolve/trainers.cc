@@ -110,6 +110,13 @@ class TrainerReader {
     for (const Named<bool Software::*>& flag : kSoftwareFlags) reader.get(flag.text, s.*flag.value);
     enumeration(reader.child("wrapping"), std::span(kWrappings), s.wrapping);
     reader.get("day", facts_.release_day);
+    bool runs_transformers = false;
+    reader.get("runs_transformers", runs_transformers);
+    if (runs_transformers) {
+      Result<std::shared_ptr<const ReleaseTable>> releases = find_releases(presets_, "transformers", map->location);
+      if (releases.ok()) facts_.transformers = *releases;
+      append(said_, std::move(releases.diagnostics));
+    }
     if (const Value* stack = reader.child("stack")) {
       Result<std::shared_ptr<const ReleaseTable>> releases = find_releases(presets_, stack->text, stack->location);
       if (releases.ok()) facts_.releases = *releases;

@@ -15,9 +15,10 @@ namespace distsetup {
 
 struct TrainerFacts {
   std::string name, label;
-  Setup defaults;                                // framework, states, optimizer implementation, software
-  std::shared_ptr<const ReleaseTable> releases;  // of the stack that it runs; nullptr: `defaults` say all
-  int64_t release_day = 0;                       // yyyymmdd
+  Setup defaults;                                    // framework, states, optimizer implementation, software
+  std::shared_ptr<const ReleaseTable> releases;      // of the stack that it runs; nullptr: `defaults` say all
+  int64_t release_day = 0;                           // yyyymmdd
+  std::shared_ptr<const ReleaseTable> transformers;  // of the trainers that run Transformers: releases that a user can name
   std::map<std::string, std::pair<std::string, int64_t>, std::less<>>
       older_releases;                                        // target that writes for an older one -> name and day
   std::map<std::string, std::string, std::less<>> programs;  // eager, compiled -> presets/programs

@@ -129,6 +129,8 @@ std::vector<SpecKey> make_keys() {
                "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, megatron_te)"),
       choice("trainer.code_base", {{"code-base", ""}}, code_bases(), "as --launch-target says, else the trainer's",
              "whose layers and loss fsdp2 (torchtitan, transformers, axolotl) and ddp (unsloth) run"),
+      text_key("trainer.transformers", {{"transformers", ""}, {"transformers-version", ""}}, "the planned release",
+               "release of Transformers that the trainer runs, such as 4.46, with the PyTorch of its month"),
       choice("trainer.loss_head", {{"loss-head", ""}}, loss_heads(), "the trainer's", "how logits become a loss"),
       typed(Type::kBool, text_key("trainer.compile", {{"compile", "true"}, {"torch-compile", "true"}}, "false",
                                   "blocks compiled by torch.compile")),
