@@ -100,6 +100,26 @@ TEST_CASE("flags: every mistake of a line in one pass") {
   CHECK(parsed("deepspeed", {"--output", "a", "--output", "a"}).ok());
 }
 
+TEST_CASE("flags: those of other tools are answered with what says the same here") {
+  const auto help = [](const char* command, const std::vector<std::string>& words) {
+    const Diagnostics said = parsed(command, words).diagnostics;
+    REQUIRE(said.size() == 1);
+    CHECK(said.front().code == code::kUnknownFlag);
+    return said.front().help;
+  };
+  CHECK(help("plan", {"--zero", "3"}) == "did you mean '--sharding zero3'");
+  CHECK(help("plan", {"--zero=2"}) == "did you mean '--sharding zero2'");
+  CHECK(help("plan", {"--zero"}) == "--sharding zero: ZeRO has stages: write zero1, zero2 or zero3");
+  CHECK(help("plan", {"--zero3"}) == "did you mean '--sharding zero3'");
+  CHECK(help("plan", {"--deepspeed", "ds_config.json"}) == "did you mean '--from ds_config.json'");
+  CHECK(help("plan", {"--deepspeed"}) == "did you mean '--trainer deepspeed'");
+  CHECK(help("plan", {"--load-in-4bit"}) == "did you mean '--finetune qlora'");
+  CHECK(help("plan", {"--use_flash_attn"}) == "did you mean '--attention flash2'");
+  CHECK(help("plan", {"--cpu-offload"}).starts_with("it moves parameters and optimizer state in FSDP"));
+  CHECK(help("plan", {"--axolotl"}).starts_with("--trainer axolotl: it starts what others have written"));
+  CHECK(help("plan", {"--fsdp", "full_shard"}) == "did you mean '--sharding zero3'");
+}
+
 TEST_CASE("flags: words behind -- go to the trainer") {
   const Result<Arguments> arguments = parsed("launch", {"--plan", "plan.json", "--", "--stop-after", "3", "-h"});
   REQUIRE(arguments.ok());

@@ -131,6 +131,15 @@ TEST_CASE("regression 12: an unknown value is an error, never a default") {
   }
 }
 
+TEST_CASE("a value of another setting is said to be one") {
+  Spec spec;
+  const auto help = [&](const char* flag, const char* text) { return set_flag(spec, flag, std::string_view(text), {}).front().help; };
+  CHECK(help("--trainer", "zero3") == "it is a value of parallel.sharding: --sharding zero3");
+  CHECK(help("--trainer", "fsdp") == "did you mean 'fsdp2'");
+  CHECK(help("--trainer", "pytorch").starts_with("it is what all of them are made of"));
+  CHECK(help("--trainer", "lightning").find("as its strategy says") != std::string::npos);
+}
+
 TEST_CASE("flags that stand alone, and those that need a value") {
   Spec spec;
   CHECK(set_flag(spec, "--bf16", std::nullopt, {}).empty());

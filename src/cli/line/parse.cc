@@ -18,6 +18,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "base/names.h"
+#include "cli/line/unknown_flag.h"
 #include "planner/spec/spec_lookup.h"
 #include "planner/spec/spec_table.h"
 
@@ -44,80 +45,6 @@ bool is_value_of(const SpecKey& key, std::string_view word) {
   }
   const bool is_number = !word.empty() && word.find_first_not_of("0123456789.e-") == std::string_view::npos;
   return is_number && (key.type == SettingType::kInt || key.type == SettingType::kDouble);
-}
-
-// 'offload' begins 'offload-optimizer', and 'gbs' are the first letters of 'global-batch-size'.
-bool is_begin_of(std::string_view word, std::string_view flag) {
-  std::string letters;
-  for (size_t i = 0; i < flag.size(); ++i)
-    if (i == 0 || flag[i - 1] == '-') letters += flag[i];
-  return flag.starts_with(std::string(word) + "-") || (word.size() > 2 && letters == word);
-}
-
-// What the word says beside a flag: "--lora" is a value of a setting, --finetune lora; "--offload" is how several flags begin. Empty:
-// nothing, or too much to print.
-std::vector<std::string> meant_otherwise(const Command& command, std::string_view word) {
-  constexpr size_t kMostValues = 2, kMostFlags = 6;
-  const std::string_view bare = word.substr(word.find_first_not_of('-'));
-  const auto is_it = [bare](std::string_view one) { return same_name(one, bare); };
-  std::vector<std::string> values, other_names, flags;
-  for (const SpecKey& key : spec_keys()) {
-    if (!takes_key(command, key)) continue;
-    for (const SettingChoice& choice : key.choices) {
-      const std::string setting = fmt::format("--{} {}", key.flags.front().name, choice.value);
-      if (!choice.refused.empty()) continue;
-      if (is_it(choice.value)) values.push_back(setting);
-      if (std::any_of(choice.aliases.begin(), choice.aliases.end(), is_it)) other_names.push_back(setting);
-    }
-    const auto is_like = [bare](const SettingFlag& flag) { return is_begin_of(bare, flag.name); };
-    const auto flag = std::find_if(key.flags.begin(), key.flags.end(), is_like);
-    if (flag != key.flags.end()) flags.push_back(fmt::format("--{}", flag->name));
-  }
-  for (const Flag& flag : command.flags) {
-    if (is_begin_of(bare, flag.name)) flags.push_back("--" + flag.name);
-  }
-  if (values.empty()) values = std::move(other_names);
-  if (!values.empty() && values.size() <= kMostValues) return values;
-  return flags.size() <= kMostFlags ? flags : std::vector<std::string>{};
-}
-
-// 'bandwidth' ends 'network-bandwidth' and others; of a word that is near to nothing.
-std::vector<std::string> ended_by(const std::vector<std::string>& flags, std::string_view word) {
-  constexpr size_t kMost = 5;
-  const std::string end = "-" + std::string(word.substr(word.find_first_not_of('-')));
-  std::vector<std::string> found;
-  std::copy_if(flags.begin(), flags.end(), std::back_inserter(found), [&end](const std::string& one) { return one.ends_with(end); });
-  return found.size() <= kMost ? found : std::vector<std::string>{};
-}
-
-// sbatch's own letters for what a flag says here; "" = the word is none of them.
-std::string of_sbatch(const Command& command, std::string_view word) {
-  constexpr std::pair<char, std::string_view> kLetters[] = {{'N', "nodes"}, {'p', "partition"}, {'A', "account"},
-                                                            {'t', "time"},  {'J', "job-name"},  {'q', "qos"}};
-  if (!find_flag(command, "partition") || word.size() < 2 || word[0] != '-') return "";
-  for (const auto& [letter, flag] : kLetters)
-    if (word[1] == letter && (word.size() == 2 || letter == 'N') && find_flag(command, flag)) return fmt::format("--{}", flag);
-  return "";
-}
-
-Diagnostic unknown_flag(const Command& command, std::string_view word) {
-  // A setting of a run, at a command that takes the plan that was made with it.
-  const bool takes_plan = command.positional.find("plan.json") != std::string::npos;
-  if (takes_plan && find_spec_flag(word.substr(0, word.find('='))) != nullptr) {
-    const std::string help =
-        fmt::format("it is a setting of the plan: distsetup plan {} … --output plan.json, then distsetup {} plan.json",
-                    word.substr(0, word.find('=')), command.name);
-    return error(code::kUnknownFlag, command_line(), fmt::format("unknown flag '{}' of 'distsetup {}'", word, command.name), help);
-  }
-  std::vector<std::string> meant = meant_otherwise(command, word.substr(0, word.find('=')));
-  const std::vector<std::string> known = flag_spellings(command);
-  if (const std::string letter = of_sbatch(command, word); !letter.empty()) meant = {letter};
-  if (const std::string nearest = nearest_name(word, known); meant.empty())
-    meant = nearest.empty() ? ended_by(known, word.substr(0, word.find('='))) : std::vector{nearest};
-  const std::string help = meant.empty()
-                               ? fmt::format("flags: distsetup {} --help", command.name)
-                               : fmt::format("did you mean {}'{}'", meant.size() == 1 ? "" : "one of ", fmt::join(meant, "', '"));
-  return error(code::kUnknownFlag, command_line(), fmt::format("unknown flag '{}' of 'distsetup {}'", word, command.name), help);
 }
 
 std::string value_hint(const FlagMatch& match) {
@@ -247,13 +174,18 @@ class LineParser {
       const std::string flag = one.substr(0, one.find('='));
       const auto at = std::find_if(from, words.end(),
                                    [&flag](const std::string& word) { return same_name(word.substr(0, word.find('=')), flag); });
-      diagnostics_.push_back(unknown_flag(command_, at == words.end() ? flag : at->substr(0, flag.size())));
-      if (at == words.end()) continue;  // a letter behind others
+      if (at == words.end()) {  // a letter behind others
+        diagnostics_.push_back(unknown_flag(command_, flag, ""));
+        continue;
+      }
       from = at + 1;
+      const bool has_next = one == flag && from != words.end() && !is_flag(*from);
+      const std::string value = one != flag ? one.substr(flag.size() + 1) : has_next ? *from : "";
+      diagnostics_.push_back(unknown_flag(command_, at->substr(0, flag.size()), value));
       std::error_code ignored;
       if (one != flag || from == words.end() || is_flag(*from) || std::filesystem::exists(*from, ignored)) continue;
-      const auto value = std::find(positionals_.begin(), positionals_.end(), *from);
-      if (value != positionals_.end()) positionals_.erase(value);
+      const auto positional = std::find(positionals_.begin(), positionals_.end(), *from);
+      if (positional != positionals_.end()) positionals_.erase(positional);
     }
   }
 

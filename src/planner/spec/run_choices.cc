@@ -30,6 +30,8 @@ const std::vector<AmbiguousChoice>& tools() {
       {"unsloth",
        "it is the Hugging Face Trainer with kernels of its own: write ddp --code-base unsloth, with --recompute full "
        "--offload-activations host where checkpoints are \"unsloth\""},
+      {"pytorch", "it is what all of them are made of: write ddp, fsdp1 or fsdp2, or unknown for a script of your own"},
+      {"lightning", "it starts what PyTorch and DeepSpeed have: write ddp, fsdp1, fsdp2 or deepspeed, as its strategy says"},
       {"torchtune", "it is FSDP2 on several GPUs: write fsdp2, and ddp for one"},
   };
   return table;

@@ -34,6 +34,20 @@ std::string known_values(const SpecKey& key) {
   return fmt::format("{}", fmt::join(known, ", "));
 }
 
+// "zero3" given for a trainer is a value of another setting. "" = of none, or of several.
+std::string said_elsewhere(const SpecKey& key, std::string_view text) {
+  std::string found;
+  for (const SpecKey& other : spec_keys()) {
+    if (other.path == key.path || other.flags.empty()) continue;
+    const auto is_it = [text](const SettingChoice& c) { return c.refused.empty() && same_name(c.value, text); };
+    const auto choice = std::find_if(other.choices.begin(), other.choices.end(), is_it);
+    if (choice == other.choices.end()) continue;
+    if (!found.empty()) return "";
+    found = fmt::format("it is a value of {}: --{} {}", other.path, other.flags.front().name, choice->value);
+  }
+  return found;
+}
+
 Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
   const std::string& text = value.text;
   for (const AmbiguousChoice& a : key.ambiguous) {
@@ -72,9 +86,11 @@ Result<std::string> parse_choice(const SpecKey& key, const Value& value) {
     return mistake(code::kUnsupportedFeature, value,
                    fmt::format("{} '{}' is not supported, only {} is", key.path, text, key.choices.front().value),
                    "leave it out; where another tool trains, add it to the file that is written for it");
-  const std::string near = nearest_name(text, spellings);
+  std::string help = said_elsewhere(key, text);
+  if (const std::string near = nearest_name(text, spellings); help.empty() && !near.empty())
+    help = fmt::format("did you mean '{}'", near);
   return mistake(code::kUnknownValue, value, fmt::format("found '{}' for {}, expected one of {}", text, key.path, known_values(key)),
-                 near.empty() ? "" : fmt::format("did you mean '{}'", near));
+                 std::move(help));
 }
 
 // "5%", "0.05".

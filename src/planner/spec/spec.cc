@@ -112,15 +112,6 @@ void read_map(const Value& map, const std::string& prefix, Spec& spec, Diagnosti
   }
 }
 
-// Flags that mean two things whatever their value is.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kAmbiguousFlags = {{
-    {"cpu-offload",
-     "it moves parameters and optimizer state in FSDP, optimizer state alone elsewhere: write --offload-optimizer host "
-     "and, if meant, --offload-parameters host"},
-    {"offload", "it does not say what moves: write --offload-optimizer, --offload-parameters or --offload-activations"},
-    {"num-gpus", "it counts a node's GPUs in one tool and all GPUs in another: write --gpus (per node) or --total-gpus"},
-}};
-
 // What a flag's value was called by its key is called by the flag that was typed.
 Diagnostics in_words_of(std::string_view flag, std::string_view path, Diagnostics problems) {
   for (Diagnostic& d : problems) {
@@ -232,10 +223,8 @@ Diagnostics set(Spec& spec, std::string_view path, std::string_view text, const 
 
 Diagnostics set_flag(Spec& spec, std::string_view flag, std::optional<std::string_view> text, const Location& at) {
   const std::string_view spelling = without_dashes(flag);
-  for (const auto& [ambiguous, why] : kAmbiguousFlags) {
-    if (same_name(ambiguous, spelling))
-      return {error(code::kAmbiguousSpelling, at, fmt::format("'--{}' means two things", spelling), std::string(why))};
-  }
+  if (const std::string_view why = ambiguous_flag(spelling); !why.empty())
+    return {error(code::kAmbiguousSpelling, at, fmt::format("'--{}' means two things", spelling), std::string(why))};
   const SpecKey* key = find_spec_flag(spelling);
   if (key == nullptr)
     return {error(code::kUnknownFlag, at, fmt::format("unknown flag '--{}'", spelling),

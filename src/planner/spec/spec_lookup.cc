@@ -3,6 +3,25 @@
 #include "base/names.h"
 
 namespace distsetup {
+namespace {
+
+// Flags that mean two things whatever their value is.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kAmbiguousFlags = {{
+    {"cpu-offload",
+     "it moves parameters and optimizer state in FSDP, optimizer state alone elsewhere: write --offload-optimizer host "
+     "and, if meant, --offload-parameters host"},
+    {"offload", "it does not say what moves: write --offload-optimizer, --offload-parameters or --offload-activations"},
+    {"num-gpus", "it counts a node's GPUs in one tool and all GPUs in another: write --gpus (per node) or --total-gpus"},
+}};
+
+}  // namespace
+
+std::string_view ambiguous_flag(std::string_view flag) {
+  while (flag.starts_with('-')) flag.remove_prefix(1);
+  for (const auto& [name, why] : kAmbiguousFlags)
+    if (same_name(name, flag)) return why;
+  return {};
+}
 
 std::string_view name(SettingType type) {
   switch (type) {

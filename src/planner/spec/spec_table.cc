@@ -178,7 +178,7 @@ std::vector<SpecKey> make_keys() {
       number(Type::kInt, "train.global_batch", {{"global-batch", ""}, {"global-batch-size", ""}, {"train-batch-size", ""}},
              "from global_batch_tokens", "sequences", {1, 1e9}, "sequences (dpo: pairs) per optimizer step, over all GPUs"),
       number(Type::kInt, "train.global_batch_tokens", {{"global-batch-tokens", ""}, {"tokens-per-step", ""}}, "1048576", "tokens",
-             {1, 1e12}, "tokens per optimizer step, over all GPUs; of sft and dpo fewer are assumed"),
+             {1, 1e12}, "tokens per optimizer step, over all GPUs; of sft, dpo and adapters fewer are assumed"),
       number(Type::kInt, "train.steps", {{"steps", ""}, {"max-steps", ""}, {"train-steps", ""}}, "1000", "steps", {1, 1e12},
              "optimizer steps"),
       number(Type::kInt, "train.total_tokens", {{"total-tokens", ""}, {"tokens", ""}}, "from steps", "tokens", {1, 1e18},
