@@ -35,7 +35,7 @@ bool ends_in(const std::string& path, std::string_view end) {
 }
 
 // A target whose settings key tables write: the file of each table, or the script that has its lines.
-struct Written {
+struct WrittenTarget {
   std::string target;
   std::vector<std::pair<std::string, std::string>> tables;  // (file, table)
   Fields set;                                               // what target.yaml sets
@@ -43,10 +43,10 @@ struct Written {
 
 bool is_script(const std::string& path) { return ends_in(path, ".sh"); }
 
-std::vector<Written> written_targets(const TemplateSet& templates) {
-  std::vector<Written> out;
+std::vector<WrittenTarget> written_targets(const TemplateSet& templates) {
+  std::vector<WrittenTarget> out;
   for (const std::string& target : target_names(templates)) {
-    Written one{target, {}, {}};
+    WrittenTarget one{target, {}, {}};
     for (const auto& [path, text] : templates.files) {
       if (path != target + "/target.yaml") continue;
       const Result<Value> root = parse_yaml(text, path);
@@ -189,7 +189,7 @@ bool is_merged(const Plan& plan, const std::string& field) {
 }
 
 // `known`: the file's table is named, not found. Every key is carried, a constant, or lost with a reason; none is unknown.
-ReadFields read_all(const TemplateSet& templates, const Artifacts& artifacts, const Written& written, bool known) {
+ReadFields read_all(const TemplateSet& templates, const Artifacts& artifacts, const WrittenTarget& written, bool known) {
   std::vector<Reading> readings;
   for (const Artifact& artifact : artifacts) {
     const auto of = std::find_if(written.tables.begin(), written.tables.end(),
@@ -237,14 +237,14 @@ std::string comes_back_as(const std::string& field) {
   return field.compare(0, 8, "derived.") == 0 || field.compare(0, 8, "options.") == 0 || field.compare(0, 4, "job.") == 0 ? "" : field;
 }
 
-// Written as what only the model, or another file, turns back into the field.
+// WrittenTarget as what only the model, or another file, turns back into the field.
 bool is_one_way(const std::string& target, const std::string& field) {
   // Interleaved stages are said by layers per stage; the learning rate that the factor is of stands in plan_config.py.
   if (field == "strategy.virtual_stages") return target == "torchtitan" || target == "torchtitan-0.2";
   return field == "derived.min_learning_rate_factor" && target == "torchtitan";
 }
 
-Fields fields_for(const Plan& plan, const Written& written) {
+Fields fields_for(const Plan& plan, const WrittenTarget& written) {
   Fields fields = fields_of(plan);
   set_field(fields, "options.fsdp_version", 2);
   set_field(fields, "options.checkpoint", "sharded");
@@ -254,7 +254,7 @@ Fields fields_for(const Plan& plan, const Written& written) {
 }
 
 // The fields that rows wrote into these files.
-std::set<std::string> fields_written(const TemplateSet& templates, const Artifacts& artifacts, const Written& written,
+std::set<std::string> fields_written(const TemplateSet& templates, const Artifacts& artifacts, const WrittenTarget& written,
                                      const Fields& fields) {
   std::set<std::string> out;
   for (const auto& [file, path] : written.tables) {
@@ -277,11 +277,11 @@ std::set<std::string> fields_written(const TemplateSet& templates, const Artifac
 
 TEST_CASE("read and emit: what a target writes of a plan reads back as that plan", "[all]") {
   const TemplateSet templates = embedded_templates();
-  const std::vector<Written> targets = written_targets(templates);
+  const std::vector<WrittenTarget> targets = written_targets(templates);
   CHECK(targets.size() >= 18);
   int num_with_files = 0;
   PlanMaker maker;
-  for (const Written& written : targets) {
+  for (const WrittenTarget& written : targets) {
     const auto start = std::chrono::steady_clock::now();
     int num_read = 0, tries = 0, num_files = 0;
     std::set<std::string> seen, wrote;

@@ -116,7 +116,7 @@ TEST_CASE("flags: those of other tools are answered with what says the same here
   CHECK(help("plan", {"--load-in-4bit"}) == "did you mean '--finetune qlora'");
   CHECK(help("plan", {"--use_flash_attn"}) == "did you mean '--attention flash2'");
   CHECK(help("plan", {"--cpu-offload"}).starts_with("it moves parameters and optimizer state in FSDP"));
-  CHECK(help("plan", {"--axolotl"}).starts_with("--trainer axolotl: it starts what others have written"));
+  CHECK(help("plan", {"--axolotl"}).find("--code-base axolotl") != std::string::npos);
   CHECK(help("plan", {"--fsdp", "full_shard"}) == "did you mean '--sharding zero3'");
 }
 

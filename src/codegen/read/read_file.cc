@@ -317,7 +317,7 @@ Result<std::vector<Reading>> read_document(const TemplateSet& templates, const f
 }
 
 // Of a file that the script writes: a variable that nothing sets is still there.
-void drop_unknown_variables(Reading& reading) {
+static void drop_unknown_variables(Reading& reading) {
   std::erase_if(reading.fields, [&reading](const auto& one) {
     const std::string text = field_text(one.second.value);
     const size_t dollar = text.find('$');
