@@ -78,7 +78,8 @@ std::optional<NamedFile> find_named_file(const std::string& text, const std::str
   if (parts.empty() || parts.size() > kMaxParts || climbs) return std::nullopt;
   const bool is_of_another = is_open || fs::path(text).is_absolute();
   // repository/scripts/run/train.sh, of a repository that is called otherwise here, from scripts/run: the file beside.
-  const fs::path here = fs::absolute(fs::path(from).parent_path()).lexically_normal();
+  std::error_code ignored;
+  const fs::path here = fs::absolute(fs::path(from), ignored).lexically_normal().parent_path();
   const bool is_of_here =
       parts.size() > 2 && parts[parts.size() - 2] == here.filename() && parts[parts.size() - 3] == here.parent_path().filename();
   if (!is_of_another && is_of_here && is_file(fs::path(from).parent_path() / parts.back()))
