@@ -118,6 +118,7 @@ TEST_CASE("flags: those of other tools are answered with what says the same here
   CHECK(help("plan", {"--cpu-offload"}).starts_with("it moves parameters and optimizer state in FSDP"));
   CHECK(help("plan", {"--axolotl"}).find("--code-base axolotl") != std::string::npos);
   CHECK(help("plan", {"--fsdp", "full_shard"}) == "did you mean '--sharding zero3'");
+  CHECK(help("plan", {"--=x"}) == "flags: distsetup plan --help");
 }
 
 TEST_CASE("flags: words behind -- go to the trainer") {

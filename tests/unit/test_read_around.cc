@@ -151,3 +151,15 @@ TEST_CASE("around a run: Lightning's DeepSpeed file by its variable, over the sc
   CHECK(told.text("strategy.sharding") == "zero1");
   CHECK(told.text("train.learning_rate") == "0.0001");
 }
+
+TEST_CASE("around a run: a DeepSpeed file is named, though the line says nothing else", "[read]") {
+  const auto names_file = [](const std::string& flags) {
+    const FileTold told = told_of("a.sh", "deepspeed --num_gpus 2 train.py " + flags + "\n");
+    return std::any_of(told.says.readings.begin(), told.says.readings.end(), [](const Reading& one) {
+      return std::any_of(one.lost.begin(), one.lost.end(), [](const LostKey& lost) { return lost.is_file; });
+    });
+  };
+  CHECK(names_file("--deepspeed ds.json"));
+  CHECK(names_file("--deepspeed --deepspeed_config ds.json"));
+  CHECK_FALSE(names_file("--deepspeed"));
+}

@@ -51,6 +51,7 @@ TEST_CASE("flow of a script: what a loop over a list sets is not what stood befo
   CHECK(value_behind("V=1\nfor h in a b c; do V=$h; done") != "1");
   CHECK(value_behind("V=0\nfor i in 1 2 3; do V=$((V + i)); done") != "0");
   CHECK(value_behind("V=0\nfor i in 1 2 3; do V=$((V + 1)); W=$V; done\nV=$W").empty());
+  CHECK(value_behind("V=1\nfor h in a b; do for g in 4; do W=$g; done; V=$h; done") != "1");
   CHECK(value_behind("V=1\nfor h in 4; do V=$h; done") == "4");
   CHECK(value_behind("V=1\nwhile [ $# -gt 0 ]; do V=$1; shift; done") == "1");  // it is started without any
 }

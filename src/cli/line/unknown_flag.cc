@@ -16,6 +16,8 @@
 namespace distsetup {
 namespace {
 
+std::string_view without_dashes(std::string_view word) { return word.substr(std::min(word.find_first_not_of('-'), word.size())); }
+
 // 'offload' begins 'offload-optimizer', and 'gbs' are the first letters of 'global-batch-size'.
 bool is_begin_of(std::string_view word, std::string_view flag) {
   std::string letters;
@@ -28,7 +30,7 @@ bool is_begin_of(std::string_view word, std::string_view flag) {
 // nothing, or too much to print.
 std::vector<std::string> meant_otherwise(const Command& command, std::string_view word) {
   constexpr size_t kMostValues = 2, kMostFlags = 6;
-  const std::string_view bare = word.substr(word.find_first_not_of('-'));
+  const std::string_view bare = without_dashes(word);
   const auto is_it = [bare](std::string_view one) { return same_name(one, bare); };
   std::vector<std::string> values, other_names, flags;
   for (const SpecKey& key : spec_keys()) {
@@ -54,7 +56,7 @@ std::vector<std::string> meant_otherwise(const Command& command, std::string_vie
 // 'bandwidth' ends 'network-bandwidth' and others; of a word that is near to nothing.
 std::vector<std::string> ended_by(const std::vector<std::string>& flags, std::string_view word) {
   constexpr size_t kMost = 5;
-  const std::string end = "-" + std::string(word.substr(word.find_first_not_of('-')));
+  const std::string end = "-" + std::string(without_dashes(word));
   std::vector<std::string> found;
   std::copy_if(flags.begin(), flags.end(), std::back_inserter(found), [&end](const std::string& one) { return one.ends_with(end); });
   return found.size() <= kMost ? found : std::vector<std::string>{};
@@ -122,7 +124,7 @@ Diagnostic unknown_flag(const Command& command, std::string_view word, std::stri
   }
   std::vector<std::string> meant = meant_otherwise(command, word.substr(0, word.find('=')));
   const std::vector<std::string> known = flag_spellings(command);
-  const std::string_view bare = word.substr(word.find_first_not_of('-'));
+  const std::string_view bare = without_dashes(word);
   const auto is_it = [bare](const auto& one) { return same_name(one.first, bare); };
   const auto* of_other = std::find_if(std::begin(kOfOtherTools), std::end(kOfOtherTools), is_it);
   if (of_other != std::end(kOfOtherTools) && find_flag(command, "attention")) meant = {std::string(of_other->second)};

@@ -148,7 +148,7 @@ void take_sharding(Reading& reading) {
 void name_file_of_deepspeed(Reading& reading) {
   for (LostKey& lost : reading.lost) {
     const bool is_path = is_settings_file(lost.text) && lost.text.find_first_of("$`{<") == std::string::npos;
-    if (is_same_key(lost.key, "deepspeed_config") && is_path) name_file(lost);
+    if ((is_same_key(lost.key, "deepspeed_config") || is_same_key(lost.key, "deepspeed")) && is_path) name_file(lost);
   }
 }
 

@@ -195,7 +195,6 @@ class Walker {
   }
 
   void loop(const ShellNode& node) {
-    const bool was_listed = std::exchange(is_listed_, false);
     for (const size_t i : commands_of(node)) {
       if (i < script_.commands.size() && moves_arguments(script_.commands[i])) forget_arguments(variables_);
     }
@@ -207,9 +206,9 @@ class Walker {
       if (is_one) variables_.set_text(words[1].text, words[3].text);
       if (is_one) return walk_all(node);
       if (words.size() > 1) variables_.set_unknown(words[1].text);
-      is_listed_ = has_known_items(header);
     }
     std::set<std::string> outer = std::exchange(grown_, {});
+    const bool was_listed = std::exchange(is_listed_, node.has_header && has_known_items(script_.commands[node.command]));
     ++num_loops_;
     const bool doubted_before = variables_.doubt_empty(node.has_header && is_over_list(script_.commands[node.command]));
     merge({apart([&] { walk_all(node); })}, !is_listed_);
