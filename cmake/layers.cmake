@@ -37,8 +37,8 @@ function(distsetup_optimise target level)
   endif()
 endfunction()
 
-# The standard headers, fmt, nlohmann's JSON and the headers of the folders that every other one includes, compiled once: two fifths of
-# the compile time of src/. A file still includes what it uses; scripts/check builds without this. A build with one source at a time is
+# The standard headers, fmt and nlohmann's JSON, compiled once: a third of the compile time of src/. The headers of the folders that
+# every other one includes, too: some hundredths more. A file still includes what it uses; scripts/check builds without this. A build with one source at a time is
 # for who changes sources, so there a changed header of ours compiles again what includes it, and no more. One for each set of options:
 # clang refuses a header precompiled with optimisation where there is none, and g++ takes the options of the header instead of those of
 # the source, without a word.

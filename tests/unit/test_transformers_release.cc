@@ -60,6 +60,7 @@ TEST_CASE("Transformers: what a release does is planned") {
   CHECK(assumes(old, "transformers 4.44 (2024-08), program hf_eager"));
   CHECK_FALSE(late.setup.software.logits_shifted);
   CHECK(problem_of("deepspeed", "4.44", model).setup.software.name == "deepspeed under transformers 4.44 (2024-08)");
+  CHECK(problem_of("fsdp2", "4.57", {{"model", "8B"}, {"code-base", "axolotl"}}).setup.software.name == "transformers 4.57 (2025-10)");
   CHECK(problem_of("ddp", "4.44", {{"model", "8B"}, {"code-base", "unsloth"}}).setup.software.name ==
         "Unsloth with transformers 4.44 (2024-08)");
   CHECK(problem_of("fsdp1", "4.48", model).setup.software.logits_shifted);
