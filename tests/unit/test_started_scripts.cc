@@ -262,3 +262,44 @@ TEST_CASE("started scripts: names without folders, and paths from a repository t
   CHECK(find_beside("other-name/scripts/run/train.sh", from) == (root / "repo" / "scripts" / "run" / "train.sh").string());
   CHECK(find_beside("other-name/scripts/eval/train.sh", from).empty());
 }
+
+TEST_CASE("started scripts: a job that another script submits, with the options of the line", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  const std::string train =
+      "torchrun --nproc_per_node 8 train.py --per_device_train_batch_size 2 --learning_rate ${LR:-1e-4} --max_steps 100 --output_dir "
+      "o\n";
+  put(root / "job.slurm", "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gpus-per-node=8\nsrun " + train);
+  const auto submitted = [&root](const std::string& line) { return said(put(root / "submit.sh", "#!/bin/bash\n" + line + "\n")); };
+  const FileSays plain = submitted("sbatch job.slurm");
+  CHECK(plain.text("hardware.nodes") == "1");
+  CHECK(plain.text("hardware.gpus_per_node") == "8");
+  const FileSays wide = submitted("sbatch -N 4 --time=10:00:00 --exclusive --export=ALL,LR=3e-5 job.slurm");
+  CHECK(wide.text("hardware.nodes") == "4");
+  CHECK(wide.text("hardware.gpus_per_node") == "8");
+  CHECK(wide.text("train.learning_rate") == "3e-05");
+  // Submitted in two ways, the job's own lines are what both have in common.
+  CHECK(submitted("sbatch -N 4 job.slurm\nsbatch -N 8 job.slurm").text("hardware.nodes") == "1");
+  // An argument of the job is none of sbatch's options.
+  CHECK(submitted("sbatch job.slurm -N 4").text("hardware.nodes") == "1");
+  // A job without lines of its own, and one that begins without a shell's.
+  put(root / "bare.sh", "srun " + train);
+  CHECK(submitted("sbatch --nodes=2 --gpus-per-node=8 ./bare.sh").text("hardware.nodes") == "2");
+}
+
+TEST_CASE("started scripts: a file that is named from the folder that the script changes to", "[read]") {
+  const TemporaryDirectory folder;
+  const fs::path root = folder.path();
+  fs::create_directories(root / "recipes/llama");
+  put(root / "recipes/llama/zero.json", R"({"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}})");
+  const std::string train =
+      "deepspeed --num_gpus 8 ../../train.py --deepspeed zero.json --per_device_train_batch_size 2 --max_steps 9\n";
+  const auto sharding = [&](const std::string& lines) {
+    return said(put(root / "run.sh", "#!/bin/bash\n" + lines + train)).text("strategy.sharding");
+  };
+  CHECK(sharding("cd recipes/llama\n") == "zero3");
+  CHECK(sharding("cd recipes && cd llama\n") == "zero3");
+  CHECK(sharding("cd /home/somebody/work/recipes/llama || exit 1\n") == "zero3");
+  CHECK(sharding("cd \"$(dirname \"$0\")/recipes/llama\"\n") == "zero3");
+  CHECK(sharding("pushd $ROOT/recipes/llama > /dev/null\n") == "zero3");
+}

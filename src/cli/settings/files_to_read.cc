@@ -26,7 +26,10 @@ const FileToRead* FilesToRead::next() { return at_ < files_.size() ? &files_[at_
 bool FilesToRead::add_named(const LostKey& lost, const Reading& by, const foreign::Document& from, Diagnostics& said) {
   namespace fs = std::filesystem;
   constexpr size_t kMaxFiles = 32;
-  const std::optional<NamedFile> found = find_named_file(lost.text, from.path);
+  std::optional<NamedFile> found;
+  for (const std::string& path : foreign::possible_paths(from, lost.text)) {
+    if (!found) found = find_named_file(path, from.path);
+  }
   if (!found || files_.size() >= kMaxFiles) return false;
   std::error_code ignored;
   const bool is_known =
@@ -45,6 +48,8 @@ bool FilesToRead::add_named(const LostKey& lost, const Reading& by, const foreig
     for (foreign::StartedScript& one : all) {
       if (one.path != lost.text) continue;
       file.given = std::move(one.given);
+      file.is_submitted = one.is_submitted;
+      file.directives = std::move(one.directives);
       file.is_plain = !one.is_of_launcher;
       file.is_helper = file.is_plain && all.size() > 1;
     }

@@ -17,6 +17,8 @@ struct FileToRead {
   bool is_started = false;                    // by another script, whose nodes and GPUs count and not its own
   bool is_plain = false;                      // no launcher starts it: bash run.sh
   bool is_helper = false;                     // one of several such: bash setup.sh
+  bool is_submitted = false;                  // sbatch job.sh: a job, whose own nodes and GPUs count
+  std::string directives;                     // to such a job, on the line that submits it
   std::string table;                          // of the program that is known to read it
   std::vector<foreign::OuterVariable> given;  // to a script, by the one that starts it
 };

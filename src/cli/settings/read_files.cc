@@ -13,6 +13,7 @@
 #include "cli/settings/file_origins.h"
 #include "cli/settings/files_to_read.h"
 #include "cli/settings/named_file.h"
+#include "codegen/shell/directives.h"
 #include "codegen/shell/quote.h"
 #include "planner/resolve/named_model.h"
 #include "planner/spec/spec_lookup.h"
@@ -109,7 +110,8 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
       append(diagnostics, text.diagnostics);
       continue;
     }
-    const Result<foreign::DocumentPointer> document = foreign::parse_document(templates, path, *text, file.given, read_beside(path));
+    const Result<foreign::DocumentPointer> document =
+        foreign::parse_document(templates, path, foreign::with_options(*text, file.directives), file.given, read_beside(path));
     if (!document.ok()) return document.diagnostics;
     if ((*document)->is_script()) scripts.push_back(*document);
     Result<std::vector<Reading>> read = read_document(templates, **document, file.is_given ? as : file.table, choices);
@@ -131,7 +133,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
     for (Reading& one : *read) {
       for (auto& [name, field] : one.fields) {
         const bool is_of_job = name.starts_with("hardware.") || name == "derived.world" || name.starts_with("job.");
-        field.is_guess = field.is_guess || (file.is_started && is_of_job);
+        field.is_guess = field.is_guess || (file.is_started && !file.is_submitted && is_of_job);
       }
       for (const Complaint& complaint : one.complaints) {
         if (complaint.trainer.empty()) diagnostics.push_back(complaint.diagnostic);

@@ -306,7 +306,11 @@ static std::map<std::string, Followed> follow_scripts(const LintContext& context
     for (foreign::StartedScript& one : foreign::sourced_scripts(*from)) all.push_back(std::move(one));
     for (size_t k = 0; k < all.size(); ++k) {
       const foreign::StartedScript& one = all[k];
-      const std::string path = context.find_script(one.path, from->path);
+      if (one.is_submitted) continue;  // a job of its own, which the options of the line change
+      std::string path;
+      for (const std::string& candidate : foreign::possible_paths(*from, one.path)) {
+        if (path.empty()) path = context.find_script(candidate, from->path);
+      }
       const bool is_known = std::any_of(documents.begin(), documents.end(),
                                         [&path](const foreign::DocumentPointer& other) { return other->path == path; });
       if (path.empty() || is_known || followed.size() >= kMostFollowed) continue;

@@ -1,10 +1,13 @@
 #include "codegen/read/started_scripts.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
+#include "codegen/shell/directives.h"
 #include "codegen/shell/job_variables.h"
+#include "codegen/shell/script_folder.h"
 #include "codegen/shell/sourced.h"
 
 namespace distsetup::foreign {
@@ -80,6 +83,8 @@ void add_arguments(const std::vector<ShellWord>& words, size_t first, std::vecto
   out.push_back(std::move(star));
 }
 
+constexpr std::array<std::string_view, 7> kJobEndings = {".sh", ".bash", ".sbatch", ".slurm", ".job", ".batch", ".sub"};
+
 std::string_view base_of(std::string_view word) { return word.substr(word.rfind('/') + 1); }
 
 // "$ROOT/scripts/run.sh" is one as well: whoever has the files knows where it is.
@@ -111,6 +116,38 @@ std::optional<size_t> script_of(const std::vector<ShellWord>& words) {
   }
   const bool is_one = i < words.size() && is_script(words[i].text);
   return is_one ? std::optional<size_t>(i) : std::nullopt;
+}
+
+// sbatch --nodes=4 job.sh: the first word that is no option; the value of one that stands apart (-N 4) is no script.
+std::optional<size_t> script_of_sbatch(const std::vector<ShellWord>& words) {
+  if (words.empty() || base_of(words[0].text) != "sbatch") return std::nullopt;
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i].text;
+    if (word.starts_with('-')) continue;
+    const std::string_view name = base_of(word);
+    const bool is_named = std::any_of(kJobEndings.begin(), kJobEndings.end(), [name](auto end) { return name.ends_with(end); });
+    if (is_named && name.find_first_of("$`*?") == std::string_view::npos) return i;
+    const bool may_be_value = words[i - 1].text.starts_with('-') && words[i - 1].text.find('=') == std::string::npos;
+    if (!may_be_value) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// sbatch --export=ALL,LR=1e-5: variables of the job.
+void add_variables_of_job(const std::string& options, std::vector<OuterVariable>& out) {
+  constexpr std::string_view kExport = "--export=";
+  const size_t begin = options.find(kExport);
+  if (begin == std::string::npos) return;
+  const std::string list = options.substr(begin + kExport.size(), options.find(' ', begin) - begin - kExport.size());
+  for (size_t at = 0; at < list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    const std::string one = list.substr(at, comma - at);
+    const size_t equals = one.find('=');
+    at = comma + 1;
+    if (equals == std::string::npos || equals == 0) continue;
+    std::erase_if(out, [&](const OuterVariable& before) { return before.name == one.substr(0, equals); });
+    put(out, one.substr(0, equals), one.substr(equals + 1));
+  }
 }
 
 // Of a launcher's line.
@@ -167,7 +204,8 @@ std::vector<StartedScript> started_scripts(const Document& d) {
       if (command.is_dead || command.expanded.empty() || command.in_substitution) continue;
       const auto line = std::find_if(part.lines.begin(), part.lines.end(), [i](const LaunchLine& one) { return one.command == i; });
       const bool has_launcher = line != part.lines.end() && line->stages.front().program != LaunchProgram::kScript;
-      const std::optional<size_t> script = has_launcher ? script_of(*line, command.expanded) : script_of(command.expanded);
+      const std::optional<size_t> job = script_of_sbatch(command.expanded);
+      const std::optional<size_t> script = job ? job : has_launcher ? script_of(*line, command.expanded) : script_of(command.expanded);
       if (!script || is_given_program(command.expanded, *script)) continue;
       StartedScript one;
       one.path = command.expanded[*script].text;
@@ -179,17 +217,34 @@ std::vector<StartedScript> started_scripts(const Document& d) {
         std::erase_if(one.given, [&own](const OuterVariable& before) { return before.name == own.name; });
         put(one.given, own.name, own.known);
       }
+      one.is_submitted = job.has_value();
+      if (job) one.directives = options_of_sbatch(command, *job);
+      add_variables_of_job(one.directives, one.given);
       add_arguments(command.expanded, *script + 1, one.given);
       const auto known = std::find_if(out.begin(), out.end(), [&one](const StartedScript& x) { return x.path == one.path; });
       if (known != out.end()) {
         keep_common(known->given, one.given);
         known->is_of_launcher = known->is_of_launcher || one.is_of_launcher;
+        if (known->directives != one.directives) known->directives.clear();
       } else if (out.size() < kMost) {
         out.push_back(std::move(one));
       }
     }
   }
   return out;
+}
+
+std::vector<std::string> possible_paths(const Document& d, const std::string& path) {
+  std::vector<std::string> paths = {path};
+  const bool is_anchored = path.empty() || path[0] == '/' || path[0] == '$' || path[0] == '~';
+  if (is_anchored) return paths;
+  for (const ScriptPart& part : d.parts) {
+    for (std::string& folder : changed_folders(part.script)) {
+      folder += '/' + path;
+      if (std::find(paths.begin(), paths.end(), folder) == paths.end()) paths.push_back(std::move(folder));
+    }
+  }
+  return paths;
 }
 
 std::vector<StartedScript> sourced_scripts(const Document& d) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/names.h"
+#include "codegen/shell/directives.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
@@ -140,22 +141,6 @@ void read_into_variables(const ShellCommand& one, ShellExpander& variables) {
   }
 }
 
-// sbatch -N 2 <<EOF: options of the line go over the job's own lines (sbatch(1)), so they stand behind those.
-static std::string with_options_of_line(const ShellCommand& sbatch, std::string job) {
-  std::string lines;
-  for (size_t i = 1; i < sbatch.expanded.size(); ++i) {
-    const std::string& word = sbatch.expanded[i].text;
-    if (!word.starts_with('-')) break;
-    const bool has_value =
-        word.find('=') == std::string::npos && i + 1 < sbatch.expanded.size() && !sbatch.expanded[i + 1].text.starts_with('-');
-    lines += "#SBATCH " + word + (has_value ? " " + sbatch.expanded[i + 1].text : "") + "\n";
-    if (has_value) ++i;
-  }
-  size_t at = 0;  // of the first command
-  while (at < job.size() && (job[at] == '#' || job[at] == '\n')) at = std::min(job.find('\n', at), job.size() - 1) + 1;
-  return lines.empty() ? job : job.insert(at, lines);
-}
-
 void find_written_file(const ShellCommand& one, const std::optional<HereDocument>& piped, ShellExpander& variables,
                        ShellScript& script) {
   constexpr size_t kMaxFiles = 20;
@@ -180,8 +165,8 @@ void find_written_file(const ShellCommand& one, const std::optional<HereDocument
   const std::string_view body =
       is_here ? script.text.substr(file.body.begin, file.body.end - file.body.begin) : std::string_view(one.words[1].parts[0].text);
   file.text = file.expands ? without_escapes(variables.expand_text(body, true).text) : std::string(body);
-  if (is_submitted && name == "sbatch" && file.path.starts_with("job of "))
-    file.text = with_options_of_line(one, std::move(file.text));
+  if (name == "sbatch" && file.path.starts_with("job of "))
+    file.text = with_options(std::move(file.text), options_of_sbatch(one, one.expanded.size()));
   script.files.push_back(std::move(file));
 }
 

@@ -116,4 +116,31 @@ std::vector<Directive> read_directives(std::string_view text, TextSpan options, 
   return out;
 }
 
+std::string options_of_sbatch(const ShellCommand& sbatch, size_t end) {
+  std::string options;
+  for (size_t i = 1; i < std::min(end, sbatch.expanded.size()); ++i) {
+    std::string quoted = "\"";
+    for (const char c : sbatch.expanded[i].text) {
+      if (c == '"' || c == '\\') quoted += '\\';
+      quoted += c;
+    }
+    const bool is_plain = sbatch.expanded[i].text.find_first_of(" \t\"'\\#") == std::string::npos;
+    options += (options.empty() ? "" : " ") + (is_plain ? sbatch.expanded[i].text : quoted + '"');
+  }
+  return options;
+}
+
+std::string with_options(std::string job, const std::string& options) {
+  if (options.empty()) return job;
+  size_t at = 0, last = std::string::npos;  // of the first command; behind the last directive
+  while (at < job.size() && (job[at] == '#' || job[at] == '\n')) {
+    const size_t end = std::min(job.find('\n', at), job.size());
+    if (std::string_view(job).substr(at).starts_with("#SBATCH ") && job.find(" #", at) >= end) last = end;
+    at = std::min(end + 1, job.size());
+  }
+  if (last != std::string::npos) return job.insert(last, " " + options);
+  const bool is_broken_off = at > 0 && job[at - 1] != '\n';
+  return job.insert(at, (is_broken_off ? "\n#SBATCH " : "#SBATCH ") + options + "\n");
+}
+
 }  // namespace distsetup::foreign

@@ -71,4 +71,20 @@ std::optional<std::string_view> from_script_folder(std::string_view path) {
   return path.empty() ? path : path.substr(1);
 }
 
+std::vector<std::string> changed_folders(const ShellScript& script) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> folders;
+  std::string at;
+  for (const ShellCommand& one : script.commands) {
+    const bool changes = !one.is_dead && !one.in_substitution && one.expanded.size() > 1 &&
+                         (one.expanded[0].text == "cd" || one.expanded[0].text == "pushd");
+    const std::string to = changes ? one.expanded.back().text : "";
+    if (to.empty() || to[0] == '-' || to == ".") continue;
+    const bool is_anchored = to[0] == '/' || to[0] == '$' || to[0] == '~' || at.empty();
+    at = is_anchored ? to : at + '/' + to;
+    if (std::find(folders.begin(), folders.end(), at) == folders.end() && folders.size() < kMost) folders.push_back(at);
+  }
+  return folders;
+}
+
 }  // namespace distsetup::foreign

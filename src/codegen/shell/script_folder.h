@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/shell/shell.h"
 
@@ -21,5 +22,8 @@ bool is_script_folder(std::string_view inside);
 
 // "../configs/ds.json" of "${0%/*}/../configs/ds.json".
 std::optional<std::string_view> from_script_folder(std::string_view path);
+
+// The folders that a script changes to (cd runs/llama, pushd "$ROOT"), as it names them, each once.
+std::vector<std::string> changed_folders(const ShellScript& script);
 
 }  // namespace distsetup::foreign
