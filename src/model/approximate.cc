@@ -8,14 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
-#include "base/value_json.h"
 #include "model/config_sizes.h"
 #include "model/count.h"
 #include "model/encoder_parts.h"
@@ -25,8 +21,6 @@
 namespace distsetup {
 namespace {
 
-namespace fs = std::filesystem;
-
 double d(int64_t value) { return static_cast<double>(value); }
 
 constexpr int64_t kUsualHead = 64;
@@ -35,8 +29,8 @@ constexpr int64_t kUsualHead = 64;
 constexpr const char* kHeadKeys[] = {
     "num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "encoder_attention_heads", "decoder_attention_heads"};
 constexpr const char* kMlpKeys[] = {
-    "intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size", "ffn_dim", "d_ff", "n_inner",
-    "block_ff_dim",          "inner_hidden_size",       "hidden_dim"};
+    "intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size", "ffn_dim",   "d_ff", "n_inner",
+    "block_ff_dim",          "inner_hidden_size",       "mlp_hidden_size",   "ffn_embed_dim",   "hidden_dim"};
 
 bool read_latent(const ConfigSizes& s, Geometry& g) {
   g.kv_lora_rank = s.first({"kv_lora_rank"});
@@ -82,8 +76,11 @@ void read_experts(const ConfigSizes& s, Geometry& g) {
   g.expert_feed_forward = s.first(kWidth, g.num_experts >= kSingleNeurons ? 1
                                           : plain_is_experts              ? s.first({"intermediate_size"}, g.feed_forward)
                                                                           : g.feed_forward);
-  g.expert_hidden = s.first({"moe_latent_size"});
-  g.experts_joined = s.text({"model_type"}) == "dbrx";  // modeling_dbrx.py, DbrxExpertGLU
+  // ERNIE 4.5 VL has as many experts again of another width, for pictures (modeling_ernie4_5_vl_moe.py).
+  if (const Value* widths = s.find({"moe_intermediate_size"}); widths != nullptr && s.text({"model_type"}).starts_with("ernie"))
+    g.expert_feed_forward *= std::max<int64_t>(1, static_cast<int64_t>(widths->items.size()));
+  g.expert_hidden = s.first({"moe_latent_size", "routed_expert_hidden_size", "moe_hidden_size"});  // Nemotron; Kimi; Muse Spark
+  g.experts_joined = s.text({"model_type"}) == "dbrx";                                             // modeling_dbrx.py, DbrxExpertGLU
   g.num_shared_experts = s.first({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"});
   const int64_t one = s.first({"moe_shared_expert_intermediate_size"}, g.expert_feed_forward);
   g.shared_feed_forward =
@@ -91,7 +88,21 @@ void read_experts(const ConfigSizes& s, Geometry& g) {
               s.is_true({"enable_moe_block"}) ? g.feed_forward : g.num_shared_experts * one);  // Gemma 4: an MLP beside the experts
 }
 
+bool is_of(const ConfigSizes& s, std::initializer_list<const char*> types) {
+  const std::string own = s.text({"model_type"});
+  return std::any_of(types.begin(), types.end(), [&own](const char* one) { return own == one; });
+}
+
+// Both halves of a gated MLP are stated as one width: modeling_qwen.py (QWenMLP), Molmo's and OLMo's ff_proj, modeling_moshi.py
+// (MoshiGatingMLP).
+bool states_both_halves(const ConfigSizes& s) {
+  return is_of(s, {"qwen", "molmo", "hf_olmo", "moshi", "kyutai_speech_to_text"}) &&
+         s.has({"intermediate_size", "ffn_hidden_size", "ffn_dim", "mlp_hidden_size"});
+}
+
 bool is_gated(const ConfigSizes& s, const Geometry& g) {
+  // By their code alone: modeling_bitnet.py (relu of a gate), modeling_telechat.py.
+  if (states_both_halves(s) || is_of(s, {"bitnet", "telechat", "qwen"})) return true;
   const std::string act = s.text({"hidden_act", "activation_function", "hidden_activation", "feed_forward_proj", "mlp_hidden_act",
                                   "activation_type", "activation", "act_fn"});
   const auto has = [&](const char* part) { return act.find(part) != std::string::npos; };
@@ -114,13 +125,15 @@ bool sees_all_positions(const ConfigSizes& s, const LayerParts& parts) {
          model_class(s).ends_with("ForMaskedLM");
 }
 
-void read_style(const ConfigSizes& s, Geometry& g) {
+void read_style(const ConfigSizes& s, const LayerParts& parts, Geometry& g) {
   g.gated_mlp = is_gated(s, g);
   if (!g.gated_mlp) g.activation = "gelu";
   const bool rotates =
       s.has({"rope_theta", "rope_parameters", "rope_scaling", "rotary_dim", "rotary_emb_base", "partial_rotary_factor"});
   const EncoderKind* kind = encoder_kind(s);
   if (kind == nullptr) {
+    // States of a scan know their order; the others turn by their position without saying so.
+    if (parts.scan > 0 || is_of(s, {"rwkv", "rwkv5", "rwkv6", "rwkv7", "telechat", "qwen", "xlstm"})) return;
     if (s.has({"rms_norm_eps"}) || rotates || s.has({"relative_attention_num_buckets"})) return;
     const bool silent = s.text({"hidden_act", "activation_function", "feed_forward_proj", "activation"}).empty();
     if (!s.has({"type_vocab_size", "layer_norm_eps", "layer_norm_epsilon"}) && (g.gated_mlp || silent)) return;
@@ -138,7 +151,9 @@ void read_style(const ConfigSizes& s, Geometry& g) {
 // its descendants have it without saying so), and with queries and outputs by way of a low rank (DeepSeek-V4).
 double attention_parameters(const ConfigSizes& s, const Geometry& g) {
   const double h = d(g.hidden), heads = d(g.num_heads * g.head_size);
-  const bool is_gated = s.has({"attn_output_gate"}) ? s.is_true({"attn_output_gate"}) : s.text({"model_type"}).starts_with("qwen3");
+  const std::string type = s.text({"model_type"});
+  const bool is_gated =
+      s.has({"attn_output_gate"}) ? s.is_true({"attn_output_gate"}) : type.starts_with("qwen3_next") || type.starts_with("qwen3_5");
   double total = d(layer_parameters(g, 0).attention_matmul) + (is_gated ? h * heads : 0);
   if (g.attention == Attention::kLatent) return total;
   if (const double rank = d(s.first({"q_lora_rank"})); rank > 0) total += rank * (h + heads) - h * heads;
@@ -190,9 +205,11 @@ double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerPart
   // Embeddings of each layer's own (Gemma 3n).
   const double rows = d(s.first({"vocab_size_per_layer_input"}));
   if (rows > 0) total += d(s.first({"hidden_size_per_layer_input"})) * d(g.num_layers) * (rows + 3 * h);
-  // Embeddings of another width than the layers', with a projection.
+  // LongCat: two of each in a layer, beside its experts (modeling_longcat_flash.py).
+  if (is_of(s, {"longcat_flash"})) total += d(g.num_layers) * (attention + 6 * h * d(s.first({"ffn_hidden_size"})));
+  // Embeddings of a smaller width than the layers', with a projection; a larger number under that name is of rows (OLMo, Molmo).
   const double embedding = d(s.first({"embedding_size", "word_embed_proj_dim", "input_embedding_size"}, g.hidden));
-  if (embedding != h) total += embedding * h - d(g.vocabulary) * (h - embedding);
+  if (embedding < h) total += embedding * h - d(g.vocabulary) * (h - embedding);
   return total;
 }
 
@@ -220,6 +237,13 @@ void match_parameters(Geometry& g, double parameters) {
   const double dense = d(g.num_layers) - with_experts;
   if (dense > 0 && dense >= with_experts) widen(g.feed_forward, dense, 1);
   if (with_experts > 0) widen(g.shared_feed_forward, with_experts, 0);
+  // Attention by way of low ranks (DeepSeek-V4) is less than the geometry's, and every token passes through it: not the experts'
+  // matter.
+  while (with_experts > 0 && g.shared_feed_forward == 0 && more() < 0 && g.attention == Attention::kGrouped &&
+         g.num_heads > g.num_kv_heads && (g.num_heads / 2) % g.num_kv_heads == 0) {
+    g.num_heads /= 2;
+    widen(g.shared_feed_forward, with_experts, 0);
+  }
   const double experts = with_experts * d(g.num_experts) * d(g.expert_width()) / d(g.hidden);
   if (with_experts > 0 && more() < 0) widen(g.expert_feed_forward, experts, 1);
 }
@@ -282,7 +306,8 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   g.vocabulary = s.first({"vocab_size", "padded_vocab_size", "n_vocab"});
   g.feed_forward = s.first(kMlpKeys, 4 * g.hidden);
   if (s.is_true({"block_auto_adjust_ff_dim"}))
-    g.feed_forward = 2 * g.feed_forward / 3;      // LLaMA's rule: as many parameters as two matrices
+    g.feed_forward = 2 * g.feed_forward / 3;  // LLaMA's rule: as many parameters as two matrices
+  if (states_both_halves(s)) g.feed_forward /= 2;
   if (s.has({"lru_width"})) g.feed_forward /= 2;  // Griffin states both halves of a gated MLP (modeling_recurrent_gemma.py)
   read_experts(s, g);
   LayerParts parts = layer_parts(s, g.num_experts);
@@ -301,7 +326,7 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
     g.head_size = std::min(kUsualHead, g.hidden);
     g.num_heads = g.num_kv_heads = g.hidden / g.head_size;
   }
-  read_style(s, g);
+  read_style(s, parts, g);
   g.bidirectional = sees_all_positions(s, parts);
   g.source = "config.json, read by its sizes alone";
   const bool is_encoder = encoder_kind(s) != nullptr,
@@ -349,34 +374,6 @@ void say_without_scores(const Value& config, Diagnostics& said) {
                       fmt::format("its class '{}' computes no scores over the vocabulary, and the plan's training does: memory and "
                                   "time of the loss are too high",
                                   model_class(s))));
-}
-
-int64_t count_in_safetensors(const std::string& directory) {
-  constexpr uint64_t kLongestHeader = uint64_t{100} << 20;
-  std::error_code failure;
-  int64_t total = 0;
-  for (fs::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
-    if (it->path().extension() != ".safetensors") continue;
-    std::ifstream file(it->path(), std::ios::binary);
-    unsigned char bytes[8] = {};
-    if (!file.read(reinterpret_cast<char*>(bytes), sizeof(bytes))) return 0;
-    uint64_t length = 0;  // little-endian, whatever this machine is
-    for (int i = 7; i >= 0; --i) length = length << 8 | bytes[i];
-    if (length == 0 || length > kLongestHeader) return 0;
-    std::string header(length, '\0');
-    if (!file.read(header.data(), static_cast<std::streamsize>(length))) return 0;
-    const Result<Value> tensors = parse_json(header, it->path().string());
-    if (!tensors.ok()) return 0;
-    for (const auto& [name, tensor] : tensors->entries) {
-      const Value* shape = name == "__metadata__" ? nullptr : tensor.find("shape");
-      if (shape == nullptr) continue;
-      double elements = 1;
-      for (const Value& size : shape->items) elements *= static_cast<double>(as_int(size).value.value_or(0));
-      if (elements > 1e15 || static_cast<double>(total) > 1e16) return 0;
-      total += std::llround(elements);
-    }
-  }
-  return total;
 }
 
 }  // namespace distsetup

@@ -39,7 +39,4 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
 // A note where the file's class is one that scores no words (…ForSequenceClassification).
 void say_without_scores(const Value& config, Diagnostics& said);
 
-// Elements of all tensors of DIRECTORY/*.safetensors, from their headers. 0: there are none, or one cannot be read.
-int64_t count_in_safetensors(const std::string& directory);
-
 }  // namespace distsetup

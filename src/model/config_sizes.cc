@@ -95,6 +95,7 @@ bool has_scan(const ConfigSizes& s) {
   return s.has({"state_size", "ssm_state_size", "mamba_d_state", "d_state", "ssm_cfg"}) || contains(s.text({"model_type"}), "mamba");
 }
 bool has_linear(const ConfigSizes& s) { return s.has({"linear_num_key_heads", "linear_attn_config", "attn_type_list"}); }
+bool has_convolution(const ConfigSizes& s) { return s.has({"conv_L_cache"}); }  // LFM2
 
 // One map for each layer: {attention: {no_op, n_heads_in_group}, ffn: {ffn_mult}}.
 void read_blocks(const Value& blocks, LayerParts& parts) {
@@ -118,22 +119,23 @@ void read_mixers(const ConfigSizes& s, LayerParts& parts) {
   const std::vector<std::string> words = layer_words(s, layers);
   if (std::any_of(words.begin(), words.end(), [](const std::string& word) { return is_mlp_alone(word); }))
     return read_single_parts(words, parts);
-  for (const std::string& word : words) add(parts, mixer_of(word), 1);
+  const bool is_plain = s.text({"model_type"}) == "zaya";  // whose hybrid layers attend, and have experts (modeling_zaya.py)
+  for (const std::string& word : words) add(parts, is_plain ? Mixer::kAttention : mixer_of(word), 1);
   if (has_scan(s) && !has_linear(s)) {  // newer files of Zamba call its scans so
     parts.scan += parts.linear;
     parts.linear = 0;
   }
   if (const auto shared = std::count_if(words.begin(), words.end(), [](const std::string& w) { return contains(w, "hybrid"); });
-      shared > 0) {
+      shared > 0 && !is_plain) {
     parts.shared_blocks = s.first({"num_mem_blocks"}, 1);
     parts.attention = parts.mlps = shared;
   }
   if (!words.empty()) return;
   const bool scans = has_scan(s), linear = has_linear(s);
-  if (!scans && !linear) return add(parts, Mixer::kAttention, layers);
+  if (!scans && !linear && !has_convolution(s)) return add(parts, Mixer::kAttention, layers);
   const int64_t attend = std::min(layers, attention_layers(s, layers));
   parts.attention = attend;
-  add(parts, scans ? Mixer::kScan : Mixer::kLinear, layers - attend);
+  add(parts, scans ? Mixer::kScan : linear ? Mixer::kLinear : Mixer::kConvolution, layers - attend);
   if (!scans || attend > 0) return;
   if (s.has({"num_attention_heads"}))
     parts.attention = layers;  // side by side (Falcon-H1, Hymba)

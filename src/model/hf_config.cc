@@ -13,6 +13,7 @@
 #include "model/approximate.h"
 #include "model/config_reading.h"
 #include "model/families.h"
+#include "model/stored_parameters.h"
 #include "model/validate.h"
 
 namespace distsetup {
@@ -20,8 +21,8 @@ namespace {
 
 // Where the text model of a model with pictures or sound stands.
 const Value* text_part(const Value& config) {
-  for (const char* key :
-       {"text_config", "llm_config", "language_config", "thinker_config", "language_model_config", "lm_config", "text_model_config"}) {
+  for (const char* key : {"text_config", "llm_config", "language_config", "thinker_config", "language_model_config", "lm_config",
+                          "text_model_config", "llm_cfg"}) {
     const Value* part = config.find(key);
     if (part != nullptr && part->kind == Value::Kind::kMap) return part;
   }
@@ -116,7 +117,9 @@ void say_quantized(const Value& config, Diagnostics& said) {
 
 std::string family_by_spelling(const Presets& presets, std::string_view type) {
   const std::string known = misspelt_name(type, family_names(presets));
-  return known.empty() ? "" : fmt::format("did you mean '{}'", known);
+  // nemotron_h is no nemotron, and llava none of llama's.
+  const bool is_other = type.starts_with(known) || known.starts_with(type) || type.starts_with("llava");
+  return known.empty() || is_other ? "" : fmt::format("did you mean '{}'", known);
 }
 
 // A file without model_type may name a class: Qwen2MoeForCausalLM is of qwen2_moe.

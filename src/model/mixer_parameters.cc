@@ -41,7 +41,9 @@ double linear_parameters(const ConfigSizes& s, const Geometry& g) {
   const auto size = [&](const char* key) {
     return own == nullptr || own->find(key) == nullptr ? 0.0 : sized(as_int(*own->find(key)).value.value_or(0));
   };
-  const double head = size("head_dim"), width = size("num_heads") * head;
+  // As Transformers 5 writes them, without a map.
+  const double head = own == nullptr ? sized(s.first({"linear_head_dim"})) : size("head_dim");
+  const double width = head * (own == nullptr ? sized(s.first({"linear_num_heads"})) : size("num_heads"));
   if (width > 0) return 4 * h * width + 2 * head * (h + width);
   return 5 * h * sized(g.num_heads * g.head_size);
 }

@@ -64,6 +64,18 @@ std::vector<std::string> beginning_like(std::string_view name, const std::vector
   return out;
 }
 
+// Qwen3-VL-8B is no misspelt Qwen3-VL-2B: the numbers of a name on the Hub say which model it is.
+std::string numbers_of(std::string_view name) {
+  std::string numbers;
+  for (size_t i = 0; i < name.size(); ++i)
+    if (is_digit(name[i]))
+      numbers += name[i];
+    else if (i > 0 && is_digit(name[i - 1]))
+      numbers += ' ';
+  while (!numbers.empty() && numbers.back() == ' ') numbers.pop_back();
+  return numbers;
+}
+
 }  // namespace
 
 std::string normal_name(std::string_view name) {
@@ -92,7 +104,8 @@ std::string suggest_preset(std::string_view name, const std::vector<std::string>
   known.insert(known.end(), stated.begin(), stated.end());
   for (const std::string& near : {before_instruct(std::string(name), known), before_instruct(own, known), nearest_name(name, known),
                                   nearest_name(own, known), without_last_words(own, known)})
-    if (!near.empty()) return one_of({near});
+    if (!near.empty() && (own == name || numbers_of(near) == numbers_of(own) || numbers_of(near) == numbers_of(name)))
+      return one_of({near});
   const std::vector<std::string> alike = part.size() >= kShortestPart ? beginning_like(own, ids) : std::vector<std::string>{};
   return alike.empty() ? suggest(name, ids) : one_of(alike);
 }

@@ -8,6 +8,7 @@
 #include "model/approximate.h"
 #include "model/count.h"
 #include "model/hf_config.h"
+#include "model/stored_parameters.h"
 #include "planner/search/make_plan.h"
 #include "support/presets.h"
 #include "support/problems.h"
@@ -267,4 +268,75 @@ TEST_CASE("approximate: DBRX's experts are split over more ranks than there are 
   };
   CHECK(dbrx->experts_joined);
   CHECK(sharded(false) - sharded(true) > 60e9);  // three quarters of the ranks have none of 16 stacks, the others four times as much
+}
+
+TEST_CASE("approximate: widths that mean something else by the model's own code") {
+  // Qwen-7B: 7,721,324,544; its width is of both halves of the MLP.
+  const Result<Geometry> qwen = read(
+      R"({"model_type": "qwen", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 22016,
+          "vocab_size": 151936, "layer_norm_epsilon": 1e-6, "seq_length": 8192, "tie_word_embeddings": false})");
+  REQUIRE(qwen.ok());
+  CHECK(share(*qwen, 7'721'324'544) == Approx(1).margin(0.005));
+  CHECK(qwen->learned_positions == 0);
+  // OLMo-7B: 6,888,095,744; embedding_size is a number of rows.
+  const Result<Geometry> olmo = read(
+      R"({"model_type": "hf_olmo", "d_model": 4096, "n_layers": 32, "n_heads": 32, "mlp_hidden_size": 22016, "vocab_size": 50280,
+          "embedding_size": 50304, "activation_type": "swiglu", "weight_tying": false, "rope": true})");
+  REQUIRE(olmo.ok());
+  CHECK(share(*olmo, 6'888'095'744) == Approx(1).margin(0.01));
+  // BitNet b1.58 2B: 2.74 billion, with relu behind a gate.
+  const Result<Geometry> bitnet = read(
+      R"({"model_type": "bitnet", "hidden_size": 2560, "num_hidden_layers": 30, "num_attention_heads": 20, "num_key_value_heads": 5,
+          "intermediate_size": 6912, "vocab_size": 128256, "hidden_act": "relu2", "rms_norm_eps": 1e-5, "tie_word_embeddings": false})");
+  REQUIRE(bitnet.ok());
+  CHECK(bitnet->gated_mlp);
+  // LFM2-1.2B: 1,170,340,608; layers that are not listed are convolutions.
+  const Result<Geometry> lfm = read(
+      R"({"model_type": "lfm_unknown", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+          "block_ff_dim": 12288, "block_auto_adjust_ff_dim": true, "vocab_size": 65536, "conv_L_cache": 3, "norm_eps": 1e-5,
+          "full_attn_idxs": [2, 5, 8, 10, 12, 14], "tie_embedding": true, "rope_theta": 1000000.0})");
+  REQUIRE(lfm.ok());
+  CHECK(share(*lfm, 1'170'340'608) == Approx(1).margin(0.01));
+}
+
+TEST_CASE("approximate: experts between narrow projections, and attention that every token passes through") {
+  // 92 layers of 896 experts: a token that is 7168 wide is 3584 wide in them.
+  const Result<Geometry> kimi = read(
+      R"({"model_type": "kimi_novel", "hidden_size": 7168, "num_hidden_layers": 93, "num_attention_heads": 64, "num_key_value_heads": 64,
+          "head_dim": 128, "intermediate_size": 18432, "moe_intermediate_size": 3072, "n_routed_experts": 896, "num_experts_per_tok": 16,
+          "routed_expert_hidden_size": 3584, "first_k_dense_replace": 1, "vocab_size": 163840, "rms_norm_eps": 1e-5})");
+  REQUIRE(kimi.ok());
+  CHECK(share(*kimi, 2.78e12) == Approx(1).margin(0.05));
+  // Queries and outputs by way of low ranks: fewer active parameters than full matrices would have, and as many experts.
+  const std::string sizes =
+      R"("hidden_size": 4096, "num_hidden_layers": 43, "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512,
+         "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 6, "vocab_size": 129280, "rms_norm_eps": 1e-6)";
+  const Result<Geometry> full = read(R"({"model_type": "novel", )" + sizes + "}");
+  const Result<Geometry> low =
+      read(R"({"model_type": "novel", "q_lora_rank": 1024, "o_lora_rank": 1024, "o_groups": 8, )" + sizes + "}");
+  REQUIRE(full.ok());
+  REQUIRE(low.ok());
+  CHECK(low->expert_feed_forward == 2048);
+  CHECK(low->num_heads < full->num_heads);
+}
+
+TEST_CASE("approximate: weights that cannot be counted by their tensors") {
+  const auto counted = [](const std::vector<std::pair<std::string, std::string>>& files) {
+    const TemporaryDirectory folder;
+    for (const auto& [name, tensors] : files) {
+      std::ofstream file(folder.path() + "/" + name, std::ios::binary);
+      for (size_t i = 0; i < 8; ++i) file.put(static_cast<char>(tensors.size() >> (8 * i) & 0xff));
+      file << tensors;
+    }
+    return count_in_safetensors(folder.path());
+  };
+  const std::string whole = R"({"w":{"dtype":"BF16","shape":[100,10],"data_offsets":[0,2000]}})";
+  CHECK(counted({{"model.safetensors", whole}}) == 1000);
+  CHECK(counted({{"model.safetensors", whole}, {"consolidated.safetensors", whole}, {"adapter_model.safetensors", whole}}) == 1000);
+  CHECK(counted({{"model-00001-of-00002.safetensors", whole}, {"model-00002-of-00002.safetensors", whole}}) == 2000);
+  CHECK(counted({{"model-00001-of-00002.safetensors", whole}}) == 0);
+  CHECK(counted({{"model.safetensors", R"({"l.qweight":{"dtype":"I32","shape":[100,10],"data_offsets":[0,4000]}})"}}) == 0);
+  CHECK(counted({{"model.safetensors", R"({"w":{"dtype":"U8","shape":[100,10],"data_offsets":[0,1000]}})"}}) == 0);
+  CHECK(counted({{"model.safetensors", R"({"w":{"dtype":"F8_E4M3","shape":[100,10],"data_offsets":[0,1000]},)"
+                                       R"("w_scale_inv":{"dtype":"F32","shape":[10],"data_offsets":[1000,1040]}})"}}) == 1000);
 }
