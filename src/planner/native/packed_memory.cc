@@ -191,16 +191,10 @@ void fill_phases(MemoryPlan& m, const Schedule& step, int64_t evaluate_bytes, Ac
 
 }  // namespace
 
-HostBytes host_bytes_of_rank(const Plan& plan, int stage) {
-  const Plan few = with_few_micro_batches(plan);
-  int64_t run = 0, arena = 0, disk = 0;
-  for (const Phase phase : {Phase::kLoad, Phase::kStep, Phase::kEvaluate}) {
-    const Schedule list = compile_expanded(few, phase, stage);
-    arena = std::max(arena, list.host_arena_bytes);
-    run = host_bytes(list) - list.host_arena_bytes;
-    disk = disk_bytes(list);
-  }
-  return {run + arena, disk};
+HostBytes host_bytes_of_rank(const Schedule& load, const Schedule& step, const Schedule& evaluate) {
+  int64_t arena = 0;
+  for (const Schedule* list : {&load, &step, &evaluate}) arena = std::max(arena, list->host_arena_bytes);
+  return {host_bytes(evaluate) - evaluate.host_arena_bytes + arena, disk_bytes(evaluate)};
 }
 
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate) {
@@ -224,8 +218,7 @@ MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule&
   // Saving copies the shards of all ranks of a node to the host, beside training twice; on CPU they are there already.
   const int64_t copied = stored_bytes(plan.train, state_sizes(*step.layout)) * plan.hardware.gpus_per_node;
   const int copies = (plan.checkpoint.async ? 2 : 1) - (has_host_optimizer(plan) ? 1 : 0);  // saving reads it where it is
-  m.host_bytes_per_node = plan.host.host_bytes * plan.hardware.gpus_per_node + (cpu ? 0 : copies * copied);
-  m.disk_bytes_per_node = plan.host.disk_bytes * plan.hardware.gpus_per_node;
+  m.host_bytes_per_node = cpu ? 0 : copies * copied;
   return m;
 }
 

@@ -6,13 +6,12 @@
 
 namespace distsetup {
 
-// Of a plan that offloads: what a rank of a stage has in its host's memory, and on a local disk, by the largest of the lists that it
-// runs.
+// Of a plan that offloads: what a rank has in its host's memory, and on a local disk, by the largest of the lists that it runs.
 struct HostBytes {
   int64_t memory = 0, disk = 0;
 };
-HostBytes host_bytes_of_rank(const Plan& plan, int stage);
-// All but by_rank_class and what follows from the interval of the need. Of a plan that offloads: plan.host has those bytes.
+HostBytes host_bytes_of_rank(const Schedule& load, const Schedule& step, const Schedule& evaluate);
+// All but by_rank_class and what follows from the interval of the need; of what offloading keeps on hosts and disks nothing.
 MemoryPlan packed_memory(const Plan& plan, const Schedule& step, const Schedule& evaluate);
 
 }  // namespace distsetup

@@ -121,20 +121,21 @@ void settle(Plan& plan, const Spread& spread) {
 
 void finish(Plan& plan) {
   const Plan few = with_few_micro_batches(plan);
-  std::vector<HostBytes> hosts;  // of each stage
   plan.host.host_bytes = plan.host.disk_bytes = 0;
-  for (int stage = 0; stage < plan.mesh.pp && offloads_natively(plan); ++stage) {
-    hosts.push_back(host_bytes_of_rank(plan, stage));
-    plan.host.host_bytes = std::max(plan.host.host_bytes, hosts.back().memory);
-    plan.host.disk_bytes = std::max(plan.host.disk_bytes, hosts.back().disk);
-  }
   std::vector<MemoryPlan::RankClass> classes;
   for (int stage = 0; stage < plan.mesh.pp; ++stage) {
-    MemoryPlan m = packed_memory(plan, compile_expanded(few, Phase::kStep, stage), compile_expanded(few, Phase::kEvaluate, stage));
-    classes.push_back({plan.mesh.pp == 1 ? "all ranks" : fmt::format("stage {}", stage), m.device_bytes,
-                       plan.mesh.pp > 1 && !hosts.empty() ? hosts[static_cast<size_t>(stage)].memory : 0});
+    const Schedule step = compile_expanded(few, Phase::kStep, stage), evaluate = compile_expanded(few, Phase::kEvaluate, stage);
+    HostBytes host;
+    if (offloads_natively(plan)) host = host_bytes_of_rank(compile_expanded(few, Phase::kLoad, stage), step, evaluate);
+    plan.host.host_bytes = std::max(plan.host.host_bytes, host.memory);
+    plan.host.disk_bytes = std::max(plan.host.disk_bytes, host.disk);
+    MemoryPlan m = packed_memory(plan, step, evaluate);
+    classes.push_back(
+        {plan.mesh.pp == 1 ? "all ranks" : fmt::format("stage {}", stage), m.device_bytes, plan.mesh.pp > 1 ? host.memory : 0});
     if (stage == 0 || m.device_bytes > plan.memory.device_bytes) plan.memory = std::move(m);
   }
+  plan.memory.host_bytes_per_node += plan.host.host_bytes * plan.hardware.gpus_per_node;
+  plan.memory.disk_bytes_per_node = plan.host.disk_bytes * plan.hardware.gpus_per_node;
   plan.memory.by_rank_class = std::move(classes);
   plan.time = simulate(plan).time;
   settle(plan, need_spread(plan.hardware.accelerator));
