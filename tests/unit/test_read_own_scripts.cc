@@ -313,3 +313,64 @@ TEST_CASE("own scripts: a file of keys of several tools is said to be of none", 
   CHECK(message(own + "gradient_accumulation_steps: 1\n").find("tools have 1 of its 6 keys") != std::string::npos);
   CHECK(message(own).find("no table knows a key") != std::string::npos);
 }
+
+TEST_CASE("own scripts: few arguments beside a tool's file are that tool's", "[read]") {
+  const std::string line = "torchrun --nproc_per_node 8 sft.py --config sft.yaml ";
+  const auto with = [&line](const std::string& flags) { return said(line + flags + "\n", {{"sft.yaml", kTrl}}); };
+  CHECK(with("--max_length 16384").text("train.sequence_length") == "16384");
+  CHECK(with("--max_length 16384").text("train.learning_rate") == "1e-05");
+  CHECK(with("--learning_rate 1e-4").text("train.learning_rate") == "0.0001");
+  CHECK(with("--max_length 16384 --report_to wandb").text("train.sequence_length") == "16384");
+  const FileSays two = with("--max_length 16384 --learning_rate 1e-4");
+  CHECK(two.text("train.learning_rate") == "0.0001");
+  CHECK(two.text("micro_batch") == "2");
+  // Of a file of no known form they are the script's own.
+  CHECK(said(line + "--max_length 16384\n", {{"sft.yaml", "paint: red\nsize: {w: 1}\n"}}).text("train.sequence_length").empty());
+  const std::string own = "torchrun --nproc_per_node 4 train.py --config_file own.toml\n";
+  const FileSays toml = said(own, {{"own.toml", "[training]\nnum_epochs = 4\nbatch_size = 8\n[optimizer]\npeak_lr = 3e-4\n"}});
+  CHECK(toml.text("strategy.trainer").empty());
+  CHECK(toml.text("hardware.gpus_per_node") == "4");
+}
+
+TEST_CASE("own scripts: usual names go over what a tool assumes", "[read]") {
+  const FileSays own = said(
+      "torchrun --nproc_per_node 8 train.py --learning_rate 1e-5 --mixed_precision bf16 --min_lr_ratio 0.05 --lr_scheduler_type "
+      "cosine "
+      "--weight_decay 0.1 --save_steps 10\n");
+  CHECK(own.text("precision.compute") == "bf16");
+  CHECK(own.text("train.min_learning_rate") == "5e-07");
+  const std::string loop = "accelerate launch --num_processes 8 train.py --resolution 512 --learning_rate 3e-6 --train_batch_size 2 ";
+  const FileSays pictures =
+      said(loop + "--max_train_steps 8000 --checkpointing_steps 250 --lr_warmup_steps 20 --mixed_precision bf16\n");
+  CHECK(pictures.text("train.steps") == "8000");
+  CHECK(pictures.text("micro_batch") == "2");
+  CHECK(pictures.text("checkpoint.every_steps") == "250");
+  CHECK(said(loop + "--max_train_steps 8000\n").text("micro_batch").empty());  // of all ranks or of one: who knows
+}
+
+TEST_CASE("own scripts: files of DeepSpeed under the names that people give them", "[read]") {
+  const std::string zero = R"({"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 4})";
+  for (const char* flag : {"--ds_config", "--deepspeed_config", "--deepspeed-config", "--ds_config_path"}) {
+    INFO(flag);
+    CHECK(said("torchrun --nproc_per_node 8 train.py --seed 3 " + std::string(flag) + " z.json\n", {{"z.json", zero}})
+              .text("micro_batch") == "4");
+  }
+  CHECK(said("deepspeed --num_gpus 8 t.py --config own.yaml --deepspeed z.json\n", {{"z.json", zero}, {"own.yaml", "paint: red\n"}})
+            .text("strategy.sharding") == "zero3");
+  // Written by the script itself, under a name of which a part is known when it runs.
+  const std::string body = "cat <<EOF > $DS\n" + zero + "\nEOF\n";
+  CHECK(said("DS=ds_$SLURM_JOB_ID.json\n" + body + "deepspeed --num_gpus 8 t.py --deepspeed_config $DS --lr 1e-4\n")
+            .text("strategy.sharding") == "zero3");
+}
+
+TEST_CASE("own scripts: whatever starts them", "[read]") {
+  const std::string flags = " --learning_rate 1e-5 --per_device_train_batch_size 2 --num_train_epochs 1 --output_dir o\n";
+  CHECK(said("${launcher} train.py" + flags).text("micro_batch") == "2");
+  CHECK(said("\"$PYTHON_BIN\" train.py" + flags).text("micro_batch") == "2");
+  CHECK(said("my-cli sft" + flags).text("micro_batch") == "2");
+  CHECK_FALSE(read_beside("my-cli show" + flags, {}).ok());
+  // One that names a model and one that does not train two models.
+  const std::string one = "python train.py --model_name_or_path a/b" + flags, other = "python train.py" + flags;
+  CHECK_FALSE(read_beside(one + other, {}).ok());
+  CHECK(said(one + one).text("micro_batch") == "2");
+}

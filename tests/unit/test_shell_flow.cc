@@ -66,3 +66,13 @@ TEST_CASE("flow of a script: behind exit nothing is started", "[shell]") {
   CHECK(told_of("a.sh", "cd /w || exit 1\n" + second).text("micro_batch") == "9");
   CHECK(told_of("a.sh", "M=\nif [ -z \"$M\" ]; then exit 1; fi\n" + second).text("micro_batch") == "9");
 }
+
+TEST_CASE("flow of a script: what only a loop over arguments sets is the default behind it", "[shell]") {
+  const std::string behind = "V=${V:-7}";
+  CHECK(value_behind("while [ $# -gt 0 ]; do case $1 in --v) V=$2; shift 2;; esac; done\n" + behind) == "7");
+  CHECK(value_behind("while (( \"$#\" )); do case \"$1\" in --v) V=\"$2\"; shift 2;; esac; done\n" + behind) == "7");
+  CHECK(value_behind("for a in \"$@\"; do case $a in --v=*) V=${a#*=};; esac; done\n" + behind) == "7");
+  CHECK(value_behind("while getopts v: o; do case $o in v) V=$OPTARG;; esac; done\n" + behind) == "7");
+  // A loop over something else sets it to what nobody knows.
+  CHECK(value_behind("for h in $(cat hosts); do V=$(count $h); done\n" + behind).empty());
+}

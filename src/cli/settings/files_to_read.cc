@@ -7,6 +7,7 @@
 
 #include "base/diagnostic_codes.h"
 #include "cli/settings/named_file.h"
+#include "codegen/read/match.h"
 #include "codegen/read/read_script.h"
 #include "codegen/read/settle.h"
 #include "codegen/read/started_scripts.h"
@@ -38,7 +39,8 @@ bool FilesToRead::add_named(const LostKey& lost, const Reading& by, const foreig
   FileToRead file;
   file.path = found->path;
   file.is_started = lost.key == kStartedScript;
-  file.is_config = lost.key == "config";
+  file.is_config = lost.key == "config" || (is_same_key(lost.key, "config_file") && by.table != "launchers/accelerate.yaml");
+  file.option = lost.key;
   if (file.is_config && by.is_own_program) file.table = by.table;
   file.is_below_config = file.is_config || std::any_of(files_.begin(), files_.end(), [&](const FileToRead& one) {
                            return one.is_below_config && one.path == from.path;
@@ -119,6 +121,16 @@ Diagnostics nothing_but_started(const std::vector<Reading>& readings) {
 
 bool says_nothing_of_a_run(const FileToRead& file, const std::vector<Reading>& readings) {
   return file.is_plain && std::all_of(readings.begin(), readings.end(), [](const Reading& one) { return one.table.empty(); });
+}
+
+bool is_of_own_form(const foreign::Document& document, const std::vector<Reading>& readings) {
+  if (document.form != foreign::TextForm::kToml) return false;
+  size_t num_given = 0, num_unknown = 0;
+  for (const Reading& one : readings) {
+    for (const auto& [name, field] : one.fields) num_given += field.is_assumed ? 0 : 1;
+    for (const LostKey& lost : one.lost) num_unknown += lost.why == LostKey::Why::kUnknownKey ? 1 : 0;
+  }
+  return num_unknown >= num_given;
 }
 
 }  // namespace distsetup

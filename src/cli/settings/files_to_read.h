@@ -13,6 +13,7 @@ struct FileToRead {
   std::string path;
   bool is_given = false;                      // on the command line
   bool is_config = false;                     // by --config of a script of one's own, which may be of a form that nobody else has
+  std::string option;                         // which one that was
   bool is_below_config = false;               // such a file, or one that it names: what the line itself names is over it
   bool is_started = false;                    // by another script, whose nodes and GPUs count and not its own
   bool is_plain = false;                      // no launcher starts it: bash run.sh
@@ -43,6 +44,10 @@ void leave_sharding_to_the_line(std::vector<Reading>& readings, const std::set<s
 
 // A script that is started by itself and in which no known tool or launcher is: an evaluation, a download.
 bool says_nothing_of_a_run(const FileToRead& file, const std::vector<Reading>& readings);
+
+// A TOML file that a script of one's own takes, and of whose keys torchtitan, whose files are the only ones of that form, has the
+// smaller part.
+bool is_of_own_form(const foreign::Document& document, const std::vector<Reading>& readings);
 
 // An error where the files do nothing but start scripts, of which none says anything.
 Diagnostics nothing_but_started(const std::vector<Reading>& readings);

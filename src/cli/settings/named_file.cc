@@ -113,7 +113,8 @@ Diagnostics unread_strategy(const std::vector<Reading>& readings) {
   const bool is_known = std::any_of(readings.begin(), readings.end(), [](const Reading& one) {
     const auto has = [&one](const char* field) {
       const auto it = one.fields.find(field);
-      return it != one.fields.end() && !it->second.is_assumed;
+      const bool is_of_launch = it != one.fields.end() && it->second.key == "multi_gpu";  // what starts there decides
+      return it != one.fields.end() && !it->second.is_assumed && !is_of_launch;
     };
     return has("strategy.sharding") || has("derived.zero_stage");
   });

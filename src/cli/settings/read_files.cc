@@ -12,6 +12,7 @@
 #include "cli/settings/bundled_settings.h"
 #include "cli/settings/file_origins.h"
 #include "cli/settings/files_to_read.h"
+#include "cli/settings/line_over_file.h"
 #include "cli/settings/named_file.h"
 #include "codegen/shell/directives.h"
 #include "codegen/shell/quote.h"
@@ -122,9 +123,12 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
                                     "give --trainer, --sharding and the model beside it"));
       continue;
     }
-    if (file.is_config && !read.ok()) {
-      const std::string why = read.diagnostics.empty() ? "" : read.diagnostics[0].message;
-      diagnostics.push_back(note(code::kUnknownValue, {path, 0, 0}, "the file that --config names is not read: " + why,
+    if (file.is_config && (!read.ok() || is_of_own_form(**document, *read))) {
+      const std::string why = read.ok()                  ? fmt::format("'{}' has keys of its own", path)
+                              : read.diagnostics.empty() ? ""
+                                                         : read.diagnostics[0].message;
+      diagnostics.push_back(note(code::kUnknownValue, {path, 0, 0},
+                                 fmt::format("the file that --{} names is not read: {}", file.option, why),
                                  "say beside it what it sets: --model, --trainer, --sharding"));
       continue;
     }
@@ -144,6 +148,7 @@ Result<std::vector<Reading>> read_files_once(const TemplateSet& templates, const
   }
   for (const foreign::DocumentPointer& one : scripts) add_written_files(templates, *one, choices, readings, diagnostics);
   if (!has_error(diagnostics)) append(diagnostics, nothing_but_started(readings));
+  append(diagnostics, read_lines_over_files(templates, readings));
   leave_sharding_to_the_line(readings, below_config, diagnostics);
   const auto none = [&readings](auto has) { return std::none_of(readings.begin(), readings.end(), has); };
   if (!said.stage.empty() && none([](const Reading& one) { return !one.stage.empty(); }) && !has_error(diagnostics)) {

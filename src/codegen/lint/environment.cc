@@ -158,7 +158,11 @@ void env_names(const LintSetup& setup, const Document& d, const EnvironmentSetti
   const bool is_off = one.value == "0" || one.value.empty() || one.value == "OFF";
   const bool is_debugging = std::find(kDebugSwitches.begin(), kDebugSwitches.end(), one.name) != kDebugSwitches.end() && !is_off;
   const bool is_verbose = one.name == "NCCL_DEBUG" && (same_name(one.value, "INFO") || same_name(one.value, "TRACE"));
-  const bool is_without_meaning = one.name == "NCCL_IB_DISABLE" && has_other_transport(d);
+  // Where another branch of the script leaves InfiniBand on, it has found out whether there is any.
+  const bool is_found_out = std::any_of(d.environment.begin(), d.environment.end(), [&one](const EnvironmentSetting& other) {
+    return other.name == one.name && other.value == "0";
+  });
+  const bool is_without_meaning = one.name == "NCCL_IB_DISABLE" && (has_other_transport(d) || is_found_out);
   // Only DETAIL compares the ranks' calls of every collective; INFO says once how DDP was made (PyTorch's distributed.rst).
   const bool logs_once = one.name == "TORCH_DISTRIBUTED_DEBUG" && !same_name(one.value, "DETAIL");
   if ((is_debugging && !is_without_meaning && !logs_once) || is_verbose) {
@@ -172,16 +176,19 @@ void env_names(const LintSetup& setup, const Document& d, const EnvironmentSetti
   }
   const bool is_unknown =
       one.name.rfind("NCCL_", 0) == 0 && std::find(kNcclNames.begin(), kNcclNames.end(), one.name) == kNcclNames.end();
-  if (is_unknown && !is_plugin_name(one.name)) {
+  if (is_unknown && !is_plugin_name(one.name) && !is_read_here(d, one.name)) {
     const std::string near = nearest_name(one.name, kNcclNames);
     const bool may_be_a_plugins = has_plugin && misspelt_name(one.name, kNcclNames).empty();
-    report.add("ENV004", d, one.name_span,
-               fmt::format("NCCL has no variable {}: it is silently ignored{}", one.name,
-                           may_be_a_plugins ? ", unless the plugin reads it" : ""),
-               {near.empty() ? "" : fmt::format("did you mean {}", near),
-                "",
-                {},
-                may_be_a_plugins ? std::optional<Severity>(Severity::kNote) : std::nullopt});
+    report.add(
+        "ENV004", d, one.name_span,
+        fmt::format("NCCL has no variable {}: it is silently ignored{}", one.name,
+                    may_be_a_plugins ? ", unless the plugin reads it" : ""),
+        {one.name == "NCCL_TIMEOUT" ? "how long collectives wait is the process group's: --ddp_timeout, init_process_group(timeout=…)"
+         : near.empty()             ? ""
+                                    : fmt::format("did you mean {}", near),
+         "",
+         {},
+         may_be_a_plugins ? std::optional<Severity>(Severity::kNote) : std::nullopt});
   }
   if (one.name == "GLOO_SOCKET_IFNAME" && !one.value.empty() && (one.value[0] == '^' || one.value[0] == '=')) {
     report.add("ENV006", d, one.span, fmt::format("'{}' for gloo, which takes exact interface names only", one.value));

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <optional>
 
+#include "codegen/shell/words.h"
+
 namespace distsetup::lint {
 namespace {
 
@@ -133,6 +135,22 @@ void cut_off_options(const Document& d, const ShellScript& script, Findings& rep
              {"", "", {}, is_variable || is_rest_of_remark(d, at.begin) ? std::optional<Severity>(Severity::kWarning) : std::nullopt});
 }
 
+// ENV="A=1 B=2"; $ENV torchrun …: what an expansion makes is no assignment (bash manual, Simple Command Expansion).
+void assignments_of_variables(const Document& d, const ShellScript& script, Findings& report) {
+  if (!d.is_script()) return;
+  for (const ShellCommand& command : script.commands) {
+    if (command.is_dead || command.depth > 0 || command.words.empty() || command.expanded.empty()) continue;
+    const std::string &word = command.words[0].text, &made = command.expanded[0].text;
+    const size_t equals = made.find('=');
+    const bool is_assignment = equals != std::string::npos && equals > 0 && is_name_start(made[0]) &&
+                               std::all_of(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(equals), is_name_char);
+    if (!word.starts_with('$') || word.starts_with("$(") || !is_assignment || made.find('$') < equals) continue;
+    report.add("SH004", d, command.words[0].span,
+               fmt::format("'{}' becomes '{}', which is no assignment here: the shell looks for a command of that name", word, made),
+               {"write env in front of it", "", {{command.words[0].span.begin, command.words[0].span.begin, "env "}}, {}});
+  }
+}
+
 // The reader of a JSON that takes the mark for a part of it; DeepSpeed's own, Hjson, steps over it.
 void byte_order_mark(const LintSetup& setup, const Document& d, Findings& report) {
   if (d.form != TextForm::kJson || !d.text.starts_with("\xef\xbb\xbf")) return;
@@ -179,6 +197,7 @@ void check_file_text(const LintSetup& setup, const Document& d, Findings& report
   for (const ScriptPart& part : d.parts) {
     kept_quotes(d, part, report);
     cut_off_options(d, part.script, report);
+    assignments_of_variables(d, part.script, report);
   }
 }
 

@@ -177,18 +177,17 @@ void report_broken(const foreign::Document& d, const lint::LintSetup& setup, lin
 // --output_dir <DIR> --bf16: to the shell that reads from a file DIR and writes into a file --bf16.
 void report_angles(const foreign::Document& d, lint::Findings& report) {
   for (const foreign::ScriptPart& part : d.parts) {
-    for (const foreign::LaunchLine& line : part.lines) {
-      const std::vector<foreign::ShellRedirection>& all = part.script.commands[line.command].redirections;
-      for (size_t i = 0; i + 1 < all.size(); ++i) {
-        const foreign::TextSpan name = all[i].target.span, next = all[i + 1].target.span;
-        const bool is_one = all[i].how == "<" && all[i + 1].how == ">" && name.begin > 0 && name.end < d.text.size() &&
-                            d.text[name.begin - 1] == '<' && d.text[name.end] == '>' && next.begin > name.end;
+    for (const foreign::ShellCommand& command : part.script.commands) {
+      const std::vector<foreign::ShellRedirection>& all = command.redirections;
+      for (size_t i = 0; i + 1 < all.size() && command.depth == 0; ++i) {
+        const size_t begin = all[i].target.span.begin, end = d.text.find_first_of("<>|;&\n", begin);
+        const bool is_one = all[i].how == "<" && all[i + 1].how == ">" && begin > 0 && end < all[i + 1].target.span.begin &&
+                            d.text[begin - 1] == '<' && d.text[end] == '>' && d.text[end - 1] != ' ' && d.text[end - 1] != '\t';
         if (!is_one) continue;
-        report.add(
-            "FIL001", d, {name.begin - 1, name.end + 1},
-            fmt::format("'<{0}>' is a placeholder that was not filled in: the shell reads a file '{0}' there, and writes another",
-                        all[i].target.text),
-            {"fill it in", "run", {}, Severity::kWarning});
+        report.add("FIL001", d, {begin - 1, end + 1},
+                   fmt::format("'<{}>' is a placeholder that was not filled in: the shell reads a file '{}' there, and writes another",
+                               d.text.substr(begin, end - begin), all[i].target.text),
+                   {"fill it in", "run", {}, Severity::kWarning});
       }
     }
   }

@@ -16,6 +16,11 @@ bool is_variable(std::string_view text) { return text.find_first_of("${") != std
 void lf_refused(const Document& d, Findings& report) {
   const Value& root = d.root;
   const std::string how = lower(text(root, "finetuning_type"));
+  // model/model_utils/checkpointing.py, prepare_model_for_training
+  if (text(root, "gradient_checkpointing") == "false" && !has(root, "disable_gradient_checkpointing"))
+    report.add(
+        "LF010", d, key_span(d, node(root, "gradient_checkpointing")),
+        "'gradient_checkpointing: false' has no effect: LLaMA-Factory recomputes unless disable_gradient_checkpointing is true");
   if (has(root, "quantization_bit") && (how == "full" || how == "freeze"))
     report.add("LF006", d, key_span(d, node(root, "quantization_bit")),
                fmt::format("'quantization_bit' with finetuning_type {}", how));

@@ -148,6 +148,19 @@ void meg_checkpointing(const Document& d, const LaunchStage& run, Findings& repo
               .severity = is_later && program == "pretrain_gpt.py" ? std::optional<Severity>() : Severity::kWarning});
 }
 
+// megatron/training/arguments.py, validate_args: "can only specify one of lr-warmup-fraction and lr-warmup-iters".
+void meg_warmup(const Document& d, const LaunchStage& run, Findings& report) {
+  const LaunchOption* part = run.find("lr_warmup_fraction");
+  for (const char* name : {"lr_warmup_iters", "lr_warmup_samples"}) {
+    const LaunchOption* steps = run.find(name);
+    const bool is_both = part != nullptr && steps != nullptr && !part->value.empty() && number(steps->value).value_or(0) > 0;
+    if (!is_both) continue;
+    report.add("MEG015", d, part->span,
+               fmt::format("'{}' stands beside '{}': the program takes one of them", part->spelled, steps->spelled),
+               {.help = "take one of them out", .error_if = doubt_of_megatron(run)});
+  }
+}
+
 void meg_removed(const Document& d, const LaunchStage& run, Findings& report) {
   struct Removed {
     std::string_view old, now;
@@ -245,6 +258,7 @@ void check_megatron(const LintSetup& setup, const Document& d, Findings& report)
       meg_heads(d, part, *run, report);
       meg_checkpointing(d, *run, report);
       meg_removed(d, *run, report);
+      meg_warmup(d, *run, report);
       meg_words(d, *run, report);
     }
   }

@@ -106,6 +106,14 @@ bool is_script_of_trl(const std::string& program) {
          program.starts_with("trl/scripts/") || program.find("/trl/scripts/") != std::string::npos;
 }
 
+// What a script that takes a tool's arguments has beside them.
+void take_names_of_scripts(const std::string& program, Reading& reading) {
+  take_usual_names(reading);
+  take_model(reading);
+  explain_own_arguments(program, reading);
+  name_file_of_deepspeed(reading);
+}
+
 }  // namespace
 
 Reading as_own_script(Reading reading, const std::string& program, const std::vector<FoundKey>& found) {
@@ -205,7 +213,8 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   reading.complaints.clear();
   for (LostKey& lost : reading.lost) {
     // What another tool makes of a key of that name is no reason here.
-    if (is_same_key(lost.key, "config_file") && (lost.is_file || is_settings_file(lost.text))) {
+    const bool is_config = is_same_key(lost.key, "config_file") || is_same_key(lost.key, "config");
+    if (is_config && (lost.is_file || is_settings_file(lost.text))) {
       name_file(lost);
       continue;
     }
@@ -215,6 +224,7 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
     lost.help.clear();
   }
   for (LostKey& lost : reading.lost) explain_epochs(lost);
+  name_file_of_deepspeed(reading);
   return reading;
 }
 
@@ -311,16 +321,15 @@ Result<Reading> reading_of_program(const TemplateSet& templates, const std::stri
     if (!table.ok()) return table.diagnostics;
     if (!is_told(**table, found)) continue;
     if (path == best->table) {
-      take_usual_names(*best);
-      take_model(*best);
-      explain_own_arguments(program, *best);
+      take_names_of_scripts(program, *best);
       return best;
     }
     if (!(*table)->told_by.empty()) told.push_back(path);
   }
   if (told.empty()) return as_own_script(std::move(*best), program, found);
   best = best_reading(templates, told, source, file);
-  if (best.ok()) explain_own_arguments(program, *best);
+  if (!best.ok()) return best;
+  take_names_of_scripts(program, *best);
   return best;
 }
 

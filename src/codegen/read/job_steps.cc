@@ -204,6 +204,22 @@ bool trains_on_a_part(const ScriptPart& part) {
   return num_nodes != 0 && !has_ray(part.script);
 }
 
+bool trains_on_open_nodes(const ScriptPart& part) {
+  return std::any_of(part.lines.begin(), part.lines.end(), [&part](const LaunchLine& line) {
+    const LaunchStage* srun = line.find(LaunchProgram::kSrun);
+    if (srun == nullptr || !starts_training(part.script, part.lines, line)) return false;
+    const LaunchOption* nodes = srun->find("nodes") != nullptr ? srun->find("nodes") : srun->find("N");
+    if (nodes == nullptr || !nodes->value.starts_with("${#") || !nodes->value.ends_with("[@]}")) return false;
+    const std::string list = nodes->value.substr(3, nodes->value.size() - 7);
+    return std::any_of(part.script.commands.begin(), part.script.commands.end(), [&list](const ShellCommand& command) {
+      return std::any_of(command.assignments.begin(), command.assignments.end(), [&list](const ShellAssignment& one) {
+        const bool is_cut = !one.array.empty() && one.array[0].text.find("[@]:") != std::string::npos;
+        return one.name == list && is_cut;
+      });
+    });
+  });
+}
+
 long long gpus_of_steps(const ScriptPart& part) {
   long long gpus = 0;
   for (const LaunchLine& line : part.lines) {

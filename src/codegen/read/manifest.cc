@@ -352,12 +352,17 @@ std::vector<FoundKey> keys_of_manifest(const foreign::Document& document) {
     });
     for (const char* what : {"initializer.model", "initializer.dataset"})
       reader.scalar(what, root, (std::string("spec.") + what + ".storageUri").c_str());
+    const auto has = [&reader](std::string_view key) {
+      return std::any_of(reader.keys.begin(), reader.keys.end(), [key](const FoundKey& one) { return one.key == key; });
+    };
+    if (kind->name == "Job" && has("gpus_per_node") && !has("nodes")) {  // JobSpec.parallelism: one pod
+      reader.add("nodes", "1", root.location);
+      reader.keys.back().is_assumed = true;
+    }
     reader.leave_open_if_uneven(first);
     // A rank for each slot, and a GPU for each rank.
-    const bool has_gpus =
-        std::any_of(reader.keys.begin(), reader.keys.end(), [](const FoundKey& one) { return one.key == "gpus_per_node"; });
     const TreeNode slots = kind->name == "MPIJob" ? node(root, "spec.slotsPerWorker") : TreeNode{};
-    if (slots && !has_gpus) reader.add("gpus_per_node", slots.text(), slots.value->location);
+    if (slots && !has("gpus_per_node")) reader.add("gpus_per_node", slots.text(), slots.value->location);
   }
   return std::move(reader.keys);
 }

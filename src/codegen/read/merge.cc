@@ -86,7 +86,7 @@ void drop_scheduler_of_trainer(const std::vector<Reading>& readings, ReadFields&
   });
   if (!is_there) return;
   std::erase_if(fields, [](const auto& one) {
-    return one.second.key.starts_with("lr_scheduler_") || (one.second.is_assumed && one.second.key.starts_with("warmup_"));
+    return one.second.key.starts_with("lr_scheduler") || (one.second.is_assumed && one.second.key.starts_with("warmup_"));
   });
 }
 
@@ -189,6 +189,10 @@ void drop_processes_of_launch(const Reading& reading, const std::vector<Reading>
   const bool is_launch = reading.tool == "accelerate" || reading.table == "launchers/accelerate.yaml";
   if (!is_launch || sharding == fields.end() || field_text(sharding->second.value) != "ddp") return;
   const bool has_engine = std::any_of(readings.begin(), readings.end(), [&reading](const Reading& other) {
+    const bool has_file = std::any_of(other.lost.begin(), other.lost.end(), [](const LostKey& one) {  // which is not here
+      return one.key == "deepspeed" && one.text != "false";
+    });
+    if (has_file && &other != &reading) return true;
     const auto form = other.fields.find("strategy.sharding");
     const bool is_fsdp = form != other.fields.end() && form->second.key.starts_with("fsdp");
     return &other != &reading && other.tool != "accelerate" && (is_fsdp || deepspeed_of_run(other).has_value());
@@ -320,6 +324,9 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
   refuse_two_engines(readings, diagnostics);
   drop_unread_choices(readings, merged);
   settle_derived(merged);
+  // "fp16": {"enabled": "auto", "loss_scale": 0}: of no meaning where another type is computed in.
+  if (text_of(merged, "precision.compute") != "fp16")
+    std::erase_if(merged, [](const auto& one) { return one.second.key.starts_with("fp16.") && one.first != "precision.compute"; });
   if (has_error(diagnostics)) return diagnostics;
   return merged;
 }

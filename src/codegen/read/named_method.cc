@@ -120,9 +120,10 @@ bool has_arguments_of_trainers(const Reading& reading) {
 
 // run_dpo.py, sft_train.py: of a script whose arguments stand in a file, the name says nothing else.
 bool is_named_after_method(const foreign::LaunchStage& stage, const Reading& reading) {
-  static constexpr std::string_view kAround[] = {"run", "train", "trainer", "training", "py"};
+  static constexpr std::string_view kAround[] = {"run", "train", "trainer", "training", "main", "finetune", "py"};
   const std::vector<std::string> words = words_of(stage);
-  return reading.table == "config-argument/keys.yaml" && std::all_of(words.begin(), words.end(), [](const std::string& word) {
+  return (reading.table == "config-argument/keys.yaml" || reading.table.empty()) &&
+         std::all_of(words.begin(), words.end(), [](const std::string& word) {
            const auto is_it = [&word](const auto& one) { return one == word; };
            return std::any_of(std::begin(kAround), std::end(kAround), is_it) || word.empty() ||
                   std::any_of(kMethodWords.begin(), kMethodWords.end(), [&word](const MethodWord& one) { return one.word == word; });

@@ -85,10 +85,18 @@ void take_usual_names(Reading& reading) {
       {"train.sequence_length", {"sequence_length", "max_seq_len", "max_seq_length", "seq_length", "seq_len"}},
       {"train.learning_rate", {"lr", "learning_rate"}, false},
       {"micro_batch", {"per_device_train_batch_size", "per_device_batch_size", "per_gpu_train_batch_size", "per_gpu_batch_size"}},
+      {"train.steps", {"max_train_steps"}},
+      {"train.min_learning_rate", {"min_lr", "lr_min", "final_lr"}, false},
+      {"derived.min_learning_rate_factor", {"min_lr_ratio"}, false},
+      {"train.grad_clip", {"clip_grad", "grad_clip", "clip_grad_norm", "gradient_clip_val"}, false},
+      {"train.warmup_steps", {"lr_warmup_steps", "num_warmup_steps"}},
+      {"checkpoint.every_steps", {"checkpointing_steps"}},
       {"gradient_accumulation", {"gradient_accumulation_steps", "grad_accum_steps", "grad_accumulation_steps", "accumulation_steps"}}};
   for (const Usual& usual : kUsual) {
     const auto given = reading.fields.find(usual.field);
-    if (given != reading.fields.end() && !given->second.is_assumed) continue;
+    // Where the rate ends the schedule's name says, too, if nothing else does.
+    const bool is_implied = given != reading.fields.end() && is_same_key(given->second.key, "lr_scheduler_type");
+    if (given != reading.fields.end() && !given->second.is_assumed && !is_implied) continue;
     const auto is_it = [&usual](const LostKey& one) {
       const std::optional<double> number = number_of(one.text);
       const bool is_whole = number && *number >= 1 && *number < 1e7 && one.text.find_first_not_of("0123456789") == std::string::npos;
@@ -97,9 +105,45 @@ void take_usual_names(Reading& reading) {
     };
     const auto lost = std::find_if(reading.lost.begin(), reading.lost.end(), is_it);
     if (lost == reading.lost.end()) continue;
+    const bool is_end = usual.field == "derived.min_learning_rate_factor";  // over what a table assumes of the rate at the end
+    const auto end = reading.fields.find("train.min_learning_rate");
+    const bool is_said = end != reading.fields.end() && !end->second.is_assumed && !is_same_key(end->second.key, "lr_scheduler_type");
+    if (is_end && is_said) continue;
+    if (is_end && end != reading.fields.end()) reading.fields.erase(end);
     Json value = usual.is_whole ? value_of_text(lost->text) : Json(*number_of(lost->text));
     reading.fields[std::string(usual.field)] = {std::move(value), lost->key, lost->at};
     reading.lost.erase(lost);
+  }
+  // Scripts of diffusers, and those that follow them, have these two names beside a batch that is of a device.
+  const auto is_given_by = [&reading](const char* field, std::string_view key) {
+    const auto it = reading.fields.find(field);
+    return it != reading.fields.end() && is_same_key(it->second.key, key);
+  };
+  // Of all ranks in another tool's words, which a script of one's own does not have.
+  const auto global = reading.fields.find("train.global_batch");
+  const bool is_other = global != reading.fields.end() && is_same_key(global->second.key, "train_batch_size");
+  if (is_other && reading.table.empty()) {
+    reading.lost.push_back({global->second.key, field_text(global->second.value), "", global->second.at, LostKey::Why::kUnknownKey});
+    reading.fields.erase(global);
+  }
+  const auto batch = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    return is_same_key(one.key, "train_batch_size") && number_of(one.text).has_value();
+  });
+  const bool is_of_diffusers =
+      is_given_by("train.steps", "max_train_steps") && is_given_by("checkpoint.every_steps", "checkpointing_steps");
+  if (batch != reading.lost.end() && is_of_diffusers && reading.fields.count("micro_batch") == 0) {
+    reading.fields["micro_batch"] = {value_of_text(batch->text), batch->key, batch->at};
+    reading.lost.erase(batch);
+  }
+  // "--mixed_precision bf16" of accelerate's loops goes over what its launcher says (Accelerator(mixed_precision=…)).
+  const auto precision = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    const bool is_its = is_same_key(one.key, "mixed_precision") || is_same_key(one.key, "precision");
+    return is_its && (one.text == "bf16" || one.text == "fp16");
+  });
+  const auto computed = reading.fields.find("precision.compute");
+  if (precision != reading.lost.end() && (computed == reading.fields.end() || computed->second.is_assumed)) {
+    reading.fields["precision.compute"] = {Json(precision->text), precision->key, precision->at};
+    reading.lost.erase(precision);
   }
   // "--peft_method lora": adapters, by the name of what makes them.
   const auto is_adapters = [](const LostKey& one) {
@@ -148,7 +192,11 @@ void take_sharding(Reading& reading) {
 void name_file_of_deepspeed(Reading& reading) {
   for (LostKey& lost : reading.lost) {
     const bool is_path = is_settings_file(lost.text) && lost.text.find_first_of("$`{<") == std::string::npos;
-    if ((is_same_key(lost.key, "deepspeed_config") || is_same_key(lost.key, "deepspeed")) && is_path) name_file(lost);
+    const std::string key = lower(lost.key);
+    const bool is_its = key == "deepspeed" || key.find("deepspeed_config") != std::string::npos ||
+                        key.find("deepspeed-config") != std::string::npos || key.find("ds_config") != std::string::npos ||
+                        key.find("ds-config") != std::string::npos;
+    if (is_its && is_path) name_file(lost);
   }
 }
 

@@ -38,7 +38,8 @@ void take_sharding(Reading& reading);
 // The key names a file of settings, which is read where it is given too.
 void name_file(LostKey& lost);
 
-// --deepspeed_config FILE, an argument of DeepSpeed's own (deepspeed/__init__.py, _add_core_arguments): a file of settings.
+// --deepspeed_config FILE, an argument of DeepSpeed's own (deepspeed/__init__.py, _add_core_arguments), and --ds_config as scripts of
+// people's own have it: a file of settings.
 void name_file_of_deepspeed(Reading& reading);
 
 // "--epochs 3", whoever declares it: how many steps they are only the data say.

@@ -51,7 +51,7 @@ class ScriptReader {
                                    "'#SBATCH hetjob': the parts of the job have nodes of their own, and a plan has nodes of one kind",
                                    "convert the part that trains, as a job of its own"));
     }
-    const bool is_narrowed = trains_on_a_part(part);
+    const bool is_narrowed = trains_on_a_part(part) || trains_on_open_nodes(part);
     const long long gpus_of_step = gpus_of_steps(part);
     std::vector<FoundKey> keys;
     std::map<std::pair<std::string_view, bool>, const foreign::Directive*> last;
@@ -307,6 +307,7 @@ class ScriptReader {
     if (best.ok() && is_part) {
       drop_assumed(*best);
       best->is_over_file = names_settings(stage);
+      if (best->is_over_file) best->given = keys;
     }
     if (best.ok() && is_read) add_program(stage, *best);
     if (best.ok() && is_read && !is_part) name_plain_trainer(line, source_.at(stage.span.begin), *best);
@@ -319,6 +320,7 @@ class ScriptReader {
     if (is_read) return add_open(std::move(*best), open);
     // python -m verl.trainer.main_ppo --config-name grpo: the name of the program is all that is known of it.
     Reading other = unread(keys, file_, stage.name);
+    if (names_settings(stage)) other.given = keys;
     if (stage.has("config_name")) append(diagnostics_, apply_named_method(stage, keys, source_.at(stage.span.begin), other));
     add_open(std::move(other), open);
   }

@@ -10,6 +10,7 @@
 
 #include "base/diagnostic.h"
 #include "base/json.h"
+#include "codegen/read/found.h"
 
 namespace distsetup {
 
@@ -68,6 +69,7 @@ struct Reading {
   bool is_of_old_trainer = false;  // it has arguments that TrainingArguments lost with Transformers 5 or after
   bool is_over_script = false;     // of a file whose settings go over the arguments of the script that names it
   bool is_over_file = false;       // of a command line: the tool takes it over the file that the line names
+  std::vector<FoundKey> given;     // of such a line, its arguments as they stand there
 };
 
 // Takes back what the tool's defaults say, but for which trainer it is.

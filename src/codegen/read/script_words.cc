@@ -42,6 +42,7 @@ Reading unread(const std::vector<FoundKey>& found, const std::string& file, cons
                             one.at});
     if (one.key == "config_file" && is_settings_file(one.text)) name_file(reading.lost.back());
   }
+  name_file_of_deepspeed(reading);
   return reading;
 }
 
@@ -112,15 +113,21 @@ Diagnostics OneTraining::take(const SourceText& source, const foreign::LaunchLin
     }
   }
   if (said.empty()) return {};
+  const bool names_model = std::any_of(readings.begin() + static_cast<std::ptrdiff_t>(first), readings.end(), [](const Reading& one) {
+    return one.fields.count("model.hub_id") != 0 || one.fields.count("model.name") != 0;
+  });
   const std::string program = script->name.substr(script->name.rfind('/') + 1);
   if (program_.empty()) {
     program_ = program;
     at_ = source.at(script->span.begin);
     said_ = std::move(said);
+    names_model_ = names_model;
     return {};
   }
   const bool has_own = !missing_in(said, said_).empty() && !missing_in(said_, said).empty();
-  if (program == program_ || !has_own) return {};
+  // Of the same program with a model and without: the other trains the one that it has by itself.
+  const bool has_other_model = program == program_ && names_model != names_model_;
+  if (!has_other_model && (program == program_ || !has_own)) return {};
   Diagnostic conflict =
       error(code::kConflict, source.at(script->span.begin),
             fmt::format("the file trains with '{}', and with '{}' in line {}: they are two runs", script->name, program_, at_.line),

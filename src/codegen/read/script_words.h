@@ -34,6 +34,7 @@ class OneTraining {
   std::string program_;
   Location at_;
   std::vector<std::string> said_;
+  bool names_model_ = false;
 };
 
 }  // namespace distsetup

@@ -63,7 +63,7 @@ void add_arguments(const std::vector<ShellWord>& words, size_t first, std::vecto
   all.name = "@";
   all.is_of_script = true;
   size_t n = 0;
-  bool is_counted = true;
+  bool is_counted = true, are_known = true;
   constexpr size_t kMost = 2000;  // Megatron-LM's lines have two hundred
   for (size_t i = first; i < words.size() && is_counted; ++i) {
     const std::string& text = words[i].text;
@@ -71,13 +71,14 @@ void add_arguments(const std::vector<ShellWord>& words, size_t first, std::vecto
                  text.find("[@]") == std::string::npos;
     if (!is_counted) break;
     put(out, std::to_string(++n), text);
-    all.is_known = all.is_known && out.back().is_known;
+    are_known = are_known && out.back().is_known;
     all.words.push_back(text);
     all.value += (n == 1 ? "" : " ") + text;
   }
-  all.is_known = all.is_known && is_counted;
+  all.is_known = is_counted;  // a word with a part that nobody knows is one word all the same
   OuterVariable star = all;
   star.name = "*";
+  star.is_known = is_counted && are_known;
   put(out, "#", is_counted ? std::to_string(n) : "$");
   out.push_back(std::move(all));
   out.push_back(std::move(star));

@@ -141,6 +141,17 @@ void read_into_variables(const ShellCommand& one, ShellExpander& variables) {
   }
 }
 
+// cat <<EOF > $CONFIG, of CONFIG="ds.$SLURM_JOB_ID.json": the words that whoever is given the variable sees.
+static std::string path_of(ShellWord target, ShellExpander& variables) {
+  ExpandedText text = variables.expand(target);
+  if (text.is_known) return text.text;
+  for (WordPart& part : target.parts) {
+    if (part.quote == ShellQuote::kDouble) part.quote = ShellQuote::kNone;
+  }
+  const std::vector<ShellWord> words = variables.expand_words({std::move(target)});
+  return words.size() == 1 ? words[0].text : text.text;
+}
+
 void find_written_file(const ShellCommand& one, const std::optional<HereDocument>& piped, ShellExpander& variables,
                        ShellScript& script) {
   constexpr size_t kMaxFiles = 20;
@@ -151,7 +162,7 @@ void find_written_file(const ShellCommand& one, const std::optional<HereDocument
   ScriptFile file;
   if (is_submitted && one.here.size() == 1) file.path = "job of " + name;
   for (const ShellRedirection& redirection : one.redirections) {
-    if (redirection.how == ">" || redirection.how == ">|") file.path = variables.expand(redirection.target).text;
+    if (redirection.how == ">" || redirection.how == ">|") file.path = path_of(redirection.target, variables);
   }
   if (name == "tee" && one.expanded.size() == 2) file.path = one.expanded[1].text;
   if (file.path.empty()) return;

@@ -195,13 +195,11 @@ class Walker {
   }
 
   void loop(const ShellNode& node) {
-    for (const size_t i : commands_of(node)) {
-      if (i < script_.commands.size() && moves_arguments(script_.commands[i])) forget_arguments(variables_);
-    }
-    if (node.has_header && node.command < script_.commands.size()) {
-      ShellCommand& header = script_.commands[node.command];
-      header.expanded = variables_.expand_words(header.words);
-      const std::vector<ShellWord>& words = header.expanded;
+    ShellCommand* header = node.has_header && node.command < script_.commands.size() ? &script_.commands[node.command] : nullptr;
+    const bool has_no_arguments = goes_over_no_arguments(script_, header, commands_of(node), variables_);
+    if (header != nullptr) {
+      header->expanded = variables_.expand_words(header->words);
+      const std::vector<ShellWord>& words = header->expanded;
       const bool is_one = words.size() == 4 && words[2].text == "in" && words[3].text.find_first_of("$`*{") == std::string::npos;
       if (is_one) variables_.set_text(words[1].text, words[3].text);
       if (is_one) return walk_all(node);
@@ -211,7 +209,9 @@ class Walker {
     const bool was_listed = std::exchange(is_listed_, node.has_header && has_known_items(script_.commands[node.command]));
     ++num_loops_;
     const bool doubted_before = variables_.doubt_empty(node.has_header && is_over_list(script_.commands[node.command]));
-    merge({apart([&] { walk_all(node); })}, !is_listed_);
+    ShellVariables::Changes changes = apart([&] { walk_all(node); });
+    if (has_no_arguments) leave_unset(variables_, changes);
+    merge({std::move(changes)}, !is_listed_);
     is_listed_ = was_listed;
     variables_.doubt_empty(doubted_before);
     --num_loops_;

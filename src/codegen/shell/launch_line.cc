@@ -116,6 +116,10 @@ class LineReader {
     if (is_module_of_uv(words_, at_)) return program_of_module(base);
     if ((leads() || is_wrapped()) && is_swift(words_, at_)) return LaunchProgram::kScript;
     if (leads() && (is_script_name(words_[at_].text) || is_tool(base))) return LaunchProgram::kScript;
+    // ${LAUNCHER} train.py, "$PYTHON" train.py: whatever it holds, the script's arguments stand behind the script.
+    const bool is_behind_unknown = at_ == 1 && words_[0].text.starts_with("$") && words_[1].text.ends_with(".py");
+    if (is_behind_unknown) return LaunchProgram::kScript;
+    if (at_ == 0 && is_command_of_trainer()) return LaunchProgram::kScript;
     return is_wrapped() && (is_wrapped_script() || trains_by_name(base)) ? LaunchProgram::kScript : LaunchProgram::kOther;
   }
 
@@ -133,6 +137,15 @@ class LineReader {
   bool trains_by_name(std::string_view base) const {
     static const SwitchNames kTasks = {"train", "sft", "dpo", "grpo", "kto", "reward", "rloo"};
     return is_tool(base) && at_ + 1 < words_.size() && kTasks.count(words_[at_ + 1].text) > 0;
+  }
+
+  // autoalign-cli sft --per_device_train_batch_size 4: a command of one's own that names its task and takes the Trainer's arguments.
+  bool is_command_of_trainer() const {
+    static const SwitchNames kTasks = {"train", "sft", "dpo", "pt", "pretrain", "finetune"};
+    return words_.size() > 2 && kTasks.count(words_[1].text) > 0 &&
+           std::any_of(words_.begin(), words_.end(), [](const ShellWord& word) {
+             return word.text.starts_with("--per_device_train_batch_size") || word.text.starts_with("--gradient_accumulation_steps");
+           });
   }
 
   bool is_wrapped_script() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "codegen/shell/arguments.h"
 #include "codegen/shell/words.h"
 
 namespace distsetup::foreign {
@@ -35,6 +36,24 @@ bool has_known_items(const ShellCommand& header) {
   return words.size() > 4 && words[2].text == "in" && std::all_of(words.begin() + 3, words.end(), [](const ShellWord& word) {
            return word.text.find_first_of("$`*?[{") == std::string::npos;
          });
+}
+
+bool goes_over_no_arguments(const ShellScript& script, const ShellCommand* header, const std::vector<size_t>& commands,
+                            ShellExpander& variables) {
+  bool is_one = false;
+  for (size_t i = 2; header != nullptr && i < header->words.size(); ++i) is_one = is_one || header->words[i].text == "$@";
+  const bool has_none = variables.find("#") == nullptr;
+  for (const size_t i : commands) {
+    if (i >= script.commands.size() || script.commands[i].words.empty()) continue;
+    const bool moves = moves_arguments(script.commands[i]);
+    if (moves) forget_arguments(variables);
+    is_one = is_one || moves || script.commands[i].words[0].text == "getopts";
+  }
+  return is_one && has_none;
+}
+
+void leave_unset(const ShellExpander& variables, ShellVariables::Changes& changes) {
+  std::erase_if(changes, [&variables](const auto& one) { return !one.second.is_known && variables.find(one.first) == nullptr; });
 }
 
 void forget_grown(ShellExpander& variables, const std::string& name) {

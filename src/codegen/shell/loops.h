@@ -2,6 +2,7 @@
 #pragma once
 #include <set>
 #include <string>
+#include <vector>
 
 #include "codegen/shell/expander.h"
 #include "codegen/shell/shell.h"
@@ -19,6 +20,14 @@ bool changes_each_time(const ShellAssignment& assignment, const std::set<std::st
 
 // for x in a b c: at least two words, each known as it stands there. Then the body runs.
 bool has_known_items(const ShellCommand& header);
+
+// while [ $# -gt 0 ]; do … shift; done, for one in "$@", while getopts …: a loop over the arguments, of which `commands` are in it,
+// and the script was given none. What moves them leaves them unknown behind it.
+bool goes_over_no_arguments(const ShellScript& script, const ShellCommand* header, const std::vector<size_t>& commands,
+                            ShellExpander& variables);
+
+// What such a loop takes from arguments and nothing has set before it, is not set: LR=${LR:-1e-5} behind it is the default.
+void leave_unset(const ShellExpander& variables, ShellVariables::Changes& changes);
 
 // How often a loop runs is not known: of a list that grows in it only the options that are seen once count, of a sum nothing.
 void forget_grown(ShellExpander& variables, const std::string& name);
