@@ -232,6 +232,34 @@ TEST_CASE("DeepSpeed's stage 3 on the host: what is pinned is a power of two, wh
   CHECK(host_gib(true) == Approx(64 + 64 + 32 + 8 * elements / gib));
 }
 
+// deepspeed/runtime/zero/stage3.py, partition_grads and _constant_buffered_norm2 (v0.9.2 and edaa722, 2026-08).
+TEST_CASE("DeepSpeed's stage 3: a gradient that leaves for the host passes through its 16-bit sum and a piece of fp64") {
+  Setup s = eight_gpus();
+  s.sharding = Sharding::kZero3;
+  s.parameter_dtype = Dtype::kBf16;
+  s.recompute = ActivationRecompute::kFull;
+  s.micro_batch = 1;
+  s.sequence_length = 512;
+  CHECK(leaving_gradient_bytes(s, 8e8) == 0);  // stays
+  s.offload.optimizer = OffloadPlace::kHost;
+  CHECK(leaving_gradient_bytes(s, 8e8) == (2 + 8) * 1e8);
+  s.dp_shard = s.gpus_per_node = 1;
+  CHECK(leaving_gradient_bytes(s, 8e8) == 2 * 8e8 + 8 * 2.5e8);  // 250 million at a time
+  s.sharding = Sharding::kZero2;
+  CHECK(leaving_gradient_bytes(s, 8e8) == 0);
+  // Fewer ranks, larger parts: of the head, 128,256 by 4,096.
+  s.sharding = Sharding::kZero3;
+  s.offload.parameters = OffloadPlace::kHost;
+  const auto at_ranks = [&](int ranks) {
+    s.dp_shard = s.gpus_per_node = ranks;
+    return replay_memory(s);
+  };
+  const MemoryEstimate one = at_ranks(1), eight = at_ranks(8);
+  const double part = 128256.0 * 4096;
+  CHECK(static_cast<double>(one.allocated_bytes - eight.allocated_bytes) > 0.5 * (1 - 1.0 / 8) * 10 * std::min(part, 2.5e8));
+  CHECK(one.reserved_bytes >= one.allocated_bytes);
+}
+
 // DeepSpeed's pull requests 5301 (pageable copies: 4 to 6 times slower) and 8207 (stage 3 waited for its gradients' copies).
 TEST_CASE("copies of pageable memory take longer and nothing hides them, further micro-batches copy sums of gradients") {
   Setup s = eight_gpus();

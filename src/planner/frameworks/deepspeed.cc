@@ -96,6 +96,7 @@ struct ZeroBytes {
   double step_flat = 0, step_fp32 = 0, step_update = 0;  // made of them one after the other: in 16 bits, flat; in fp32; of the update
   double step_norm = 0;                                  // before that, a gradient in double precision, for its norm
   double step_gather = 0;                                // what updated parameters are gathered into
+  double leaving_head = 0, leaving_layer = 0;            // beside a gradient of the head, of a layer, on its way to the host
   double load = 0, host = 0, checkpoint = 0;
   double step_temporary() const { return std::max({step_norm, step_flat + step_fp32, step_fp32 + step_update}); }
 };
@@ -212,6 +213,9 @@ void add_gradients(const Setup& s, const ZeroElements& n, ZeroBytes& out) {
       out.gradient = out.gradient_before = out.step_gradient = offloaded ? 0 : each * n.trained / n.share;
       out.bucket_always += 2 * buffer;
       out.bucket = 2 * std::min({buffer, n.trained, n.layer}) + 2 * n.largest;  // flattened to be scattered, and one that is too large
+      if (s.finetune != Finetune::kFull) break;
+      out.leaving_head = leaving_gradient_bytes(s, n.largest);
+      out.leaving_layer = leaving_gradient_bytes(s, n.layer / 3);  // the largest of a layer's: of GPT's, 4 of 12 h²
       break;
   }
   if (s.sharding == Sharding::kZero2 && offloaded) out.bucket += 2 * n.layer;
@@ -263,7 +267,9 @@ RankReport rank_report(const Setup& s, const StageParts& parts, const LayerSymbo
     out.host_activations = s.gpus_per_node * static_cast<double>(num_tensors * pinned_bytes(of_layer));
   }
   ZeroPeak best;
-  consider(best, {0, activation, 0, b.live_layer, b.gradient, always + b.bucket, workspace, "backward"}, b);
+  consider(best, {0, activation, 0, b.live_layer, b.gradient, always + b.bucket + b.leaving_layer, workspace, "backward"}, b);
+  const double leaving = b.leaving_head > 0 ? b.bucket + b.leaving_head : 0;  // before the last layer is recomputed
+  consider(best, {0, static_cast<double>(a.kept), 0, b.live_loss, b.gradient_before, always + leaving, workspace, "backward"}, b);
   out.backward = best.allocated;
   if (loss > 0) {
     ZeroPeak at_loss;
@@ -313,6 +319,8 @@ StageBuffers stage_buffers(const Setup& s, const StageParts& parts, const LayerS
   // A pipeline reduces at the end of the step, others bucket by bucket in backward.
   (s.pp > 1 ? out.in_optimizer : out.in_backward) = {rounded(b.bucket / 2), rounded(b.bucket / 2)};
   out.in_backward.push_back(rounded(std::max(b.live_layer, b.live_loss)));
+  out.leaving_head = rounded(b.leaving_head);
+  out.leaving_layer = rounded(b.leaving_layer);
   out.norm = rounded(b.step_norm);
   out.flat_gradient = rounded(b.step_flat);
   std::vector<int64_t> in_fp32 = copies_each ? weight_sizes(parts, symbols, stage, out.at_start[0]) : std::vector<int64_t>{};
@@ -361,15 +369,6 @@ MemoryEstimate estimate_of(const Setup& s, const RankReport& rank) {
 }
 
 }  // namespace
-
-// zero/stage3.py, _create_fp16_sub_groups and _create_fp32_partitions: parameters fill sub-groups of 1e9 elements, and the first
-// int((1 - ratio) · number) of them stay. The Trainer has a group of parameters without weight decay, norms and biases: the last
-// sub-group, of hardly any elements.
-double optimizer_elements_on_device(const Setup& s, double share) {
-  if (s.offload.optimizer == OffloadPlace::kNone || s.offload.optimizer_ratio >= 1) return 0;
-  const double sub_groups = std::ceil(share / kSubGroup) + (s.finetune == Finetune::kFull ? 1 : 0);
-  return std::min(share, kSubGroup * std::floor((1 - s.offload.optimizer_ratio) * sub_groups));
-}
 
 MemoryEstimate deepspeed_memory(const Setup& s, Depth depth) {
   const LifetimeProgram& program = lifetime_program(s);

@@ -107,6 +107,10 @@ class StageWalk {
     return block;
   }
   void hold(int64_t bytes) { allocate(bytes); }
+  void pass(int64_t bytes) {
+    Block* block = allocate(bytes);
+    release(block);
+  }
   void release(Block*& block) {
     if (block != nullptr) allocator_.free(block);
     block = nullptr;
@@ -206,6 +210,7 @@ class StageWalk {
       if (slot >= 0) std::swap(gradient, head_blocks_[static_cast<size_t>(slot)]);
     }
     if (gradient == nullptr) gradient = allocate(traced_->input_bytes);
+    pass(buffers_.leaving_head);
     if (very_first) {
       for (const int64_t bytes : buffers_.from_backward) hold(bytes);
     }
@@ -218,6 +223,7 @@ class StageWalk {
       gradient = nullptr;
       if (trace.input_gradient >= 0) std::swap(gradient, slots[static_cast<size_t>(trace.input_gradient)]);
       give_back(allocator_, slots);
+      pass(buffers_.leaving_layer);
       give_back(allocator_, weight_gradients_);
       weight_gradients_.clear();
     }
@@ -255,6 +261,7 @@ class StageWalk {
       head_blocks_.clear();
       part_forward(head_, head_blocks_);
       part_backward(head_, false, head_blocks_);
+      pass(buffers_.leaving_head);
     }
     if (very_first) {
       for (const int64_t bytes : buffers_.from_backward) hold(bytes);
@@ -265,6 +272,7 @@ class StageWalk {
       if (whole || offloads_) walk(attention_, 0, attention_.part->num_forward, layer.attention);
       part_backward(mlp_of(i), whole || offloads_ || modules_ != 0, layer.mlp);
       part_backward(attention_, !whole && !offloads_ && modules_ != 0, layer.attention);
+      pass(buffers_.leaving_layer);
     }
     give_back(allocator_, temporary);
   }

@@ -21,6 +21,8 @@ struct StageBuffers {
   std::vector<int64_t> in_optimizer;    // temporaries of every step
   bool reduces_at_once = false;         // gradients of weights are made and given back layer by layer
   int64_t capacity_bytes = 0;           // what the driver can hand out
+  // Beside a gradient on its way to the host: after the head's backward, and after a layer's.
+  int64_t leaving_head = 0, leaving_layer = 0;
 };
 
 struct StageReplay {

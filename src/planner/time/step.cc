@@ -11,10 +11,10 @@
 #include <cmath>
 
 #include "model/flops.h"
-#include "planner/frameworks/deepspeed.h"
 #include "planner/frameworks/fsdp_lengths.h"
 #include "planner/frameworks/lifetimes.h"
 #include "planner/frameworks/state_bytes.h"
+#include "planner/frameworks/zero_host.h"
 #include "planner/time/embedded_calibration.h"
 #include "planner/time/gemm.h"
 #include "planner/time/launch.h"
