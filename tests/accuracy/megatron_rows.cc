@@ -79,6 +79,10 @@ Result<Setup> core_row(const Row& row, Setup s) {
     s.lora.dtype = Dtype::kBf16;
     s.frozen_dtype = Dtype::kBf16;
   }
+  if (row.says("optimizer", "bf16 states")) {  // Apex's DistributedFusedAdam(dtype=bf16): moments and master are of that type
+    s.state_dtype = Dtype::kBf16;
+    s.master_bytes = 2;
+  }
   if (s.gradient_accumulation == 0) s.gradient_accumulation = 1;
   read_megatron_notes(row, s);
   return s;
