@@ -234,6 +234,10 @@ Result<Setup> row_setup(const Row& row) {
   const auto begins = [&](std::string_view part) { return framework.starts_with(part); };
   if (row.text("notes").starts_with("OOM of the host"))
     return unmapped(row, "the host ran out of memory, and the verdicts here are of the GPU's");
+  if (row.says("notes", "who drives the GPUs is not printed"))
+    return unmapped(row, "whether one process drives all GPUs or one each is not stated");
+  if (row.says("notes", "lengths of the samples of these ten steps not printed"))
+    return unmapped(row, "it ran, and the lengths that it ran with are not stated");
   Result<Setup> setup;
   if (is_own_loop(row)) {
     setup = loop_row(row);
