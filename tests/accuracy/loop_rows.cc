@@ -63,6 +63,9 @@ Setup prime_row(const Row& row, Setup s) {
   s.optimizer_implementation = OptimizerImplementation::kForeach;
   const bool rl = row.says("notes", "RL trainer");
   s.loss = rl ? LossHead::kCutCrossEntropy : LossHead::kFloatInModel;  // cast_float_and_contiguous
+  // Its log-probabilities and entropy by PyTorch's operations in fp32, chunk by chunk, and again in backward
+  // (models/layers/lm_head.py, _ChunkedLogProbEntropyFn): 56 bytes a logit and 60.
+  if (rl) s.loss_bytes_per_logit = 56 + 60;
   s.software.logits_kept = !rl;
   s.flash_package = row.says("flash_attention", "FA3") ? 3 : 2;
   if (row.says("notes", "activation CPU offload")) s.offload.activations = OffloadPlace::kHost;
@@ -70,7 +73,7 @@ Setup prime_row(const Row& row, Setup s) {
   s.lora = lora_targets("all", 16);
   s.lora.dtype = Dtype::kBf16;
   s.frozen_dtype = Dtype::kF32;
-  s.grouped_experts = s.gpu.name.starts_with("h");
+  s.adapters_in_turn = !s.gpu.name.starts_with("h");
   return s;
 }
 

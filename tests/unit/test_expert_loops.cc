@@ -85,6 +85,38 @@ TEST_CASE("experts: modules in turn are launched and gathered one by one") {
   CHECK_FALSE(quantises_experts(quantised));
 }
 
+TEST_CASE("experts: adapters in turn cost the host the same however many rows there are") {  // PRL-027: 14.2 s, PRL-028: 39.7 s
+  Setup s = transformers("qwen3_30b_a3b", "b200", 202601);
+  s.framework = Framework::kFsdp2;
+  s.sharding = Sharding::kZero3;
+  s.program = "torchtitan_compiled";
+  s.compiled = true;
+  s.gpus_per_node = s.dp_shard = 8;
+  s.finetune = Finetune::kLora;
+  s.lora = {16, true, true, true, true, true, true, true};
+  s.lora.dtype = Dtype::kBf16;
+  s.loss = LossHead::kCutCrossEntropy;
+  s.sequence_length = 16384;
+  const double grouped = estimate_time(s).step_s;
+  s.adapters_in_turn = true;
+  const TimeEstimate in_turn = estimate_time(s);
+  CHECK(grouped < 3);
+  CHECK(in_turn.step_s == Approx(14.2).epsilon(0.5));
+  // 36 operations of 10 microseconds for each of 128 experts in 48 layers, forward, again, and 1.5 times that in backward.
+  CHECK(in_turn.launch_s > 0.9 * 36e-5 * 128 * 48 * 3.5 - grouped);
+  s.sequence_length = 65536;
+  const double longer = estimate_time(s).step_s;
+  s.adapters_in_turn = false;
+  CHECK(longer - estimate_time(s).step_s < in_turn.step_s - grouped);
+  s.finetune = Finetune::kFull;
+  s.adapters_in_turn = true;
+  CHECK(operations_per_adapted_expert(s) == 0);
+  // A loop's own loss: bytes a logit that are counted, in place of a head's.
+  CHECK(time_constants(s, embedded_calibration()).loss_bytes_per_logit < 20);
+  s.loss_bytes_per_logit = 116;
+  CHECK(time_constants(s, embedded_calibration()).loss_bytes_per_logit == 116);
+}
+
 TEST_CASE("samples of different lengths are timed as padded") {
   Setup s = transformers("llama3_8b", "h100_sxm", 202601);
   s.sequence_length = 4096, s.micro_batch = 4;

@@ -21,6 +21,11 @@ double launches_per_expert(const Setup& s) {
   return s.model.layer_class.starts_with("GraniteMoe") ? 4 : 12;
 }
 
+double operations_per_adapted_expert(const Setup& s) {
+  const bool in_turn = s.adapters_in_turn && s.finetune != Finetune::kFull && s.model.num_experts > 0;
+  return in_turn ? 1 + 9 * 2 + 9 + 3 * 2 + 2 : 0;
+}
+
 int64_t experts_computed(const Setup& s) {
   return expert_kernels(s) == ExpertKernels::kEveryToken ? s.model.num_experts : s.model.experts_per_token;
 }

@@ -19,6 +19,11 @@ inline bool runs_in_turn(ExpertKernels kernels) {
 // weights picked, weighted, cast and added. GraniteMoe sorts the rows before: a slice and a product, twice.
 double launches_per_expert(const Setup& setup);
 
+// What an expert has PyTorch do in forward where its adapters pass one expert after the other: its rows and nine matrices sliced out
+// of their stacks and turned, nine products, three sums scaled and added, SwiGLU (prime-rl, models/layers/lora/multi_moe.py,
+// _forward_for_loop: on GPUs that are no Hopper). 0 elsewhere.
+double operations_per_adapted_expert(const Setup& setup);
+
 // Experts that compute a token's row: those that it chose, or all.
 int64_t experts_computed(const Setup& setup);
 

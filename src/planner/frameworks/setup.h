@@ -163,7 +163,8 @@ struct Setup {
   int64_t mlp_tile = 0;  // tokens that go through an MLP at once, forward and again in backward (DeepSpeed's TiledMLP); 0: all
   LossHead loss = LossHead::kEager;
   int loss_chunks = 8;
-  bool torch_delta_rule = false;  // Gated DeltaNet by PyTorch's operations, as Transformers has it without flash-linear-attention
+  double loss_bytes_per_logit = 0;  // time: bytes a logit that a loop's own loss moves beside its products; 0: those of `loss`
+  bool torch_delta_rule = false;    // Gated DeltaNet by PyTorch's operations, as Transformers has it without flash-linear-attention
   bool flash_attention = true;
   int flash_package = 0;  // 2 to 4: FlashAttention of that generation is installed and asked for; 0: what the stack takes by itself
   ActivationRecompute recompute = ActivationRecompute::kNone;
@@ -176,6 +177,7 @@ struct Setup {
   bool ungrouped_experts = false;  // one product per expert in turn (Megatron without --moe-grouped-gemm)
   int mtp_layers = 0;              // multi-token prediction: each a block, a projection of 2 h and the head once more
   bool grouped_experts = false;    // by kernels that a tool brings, where the program's release runs them in turn (ScatterMoE)
+  bool adapters_in_turn = false;   // adapters of experts: one expert's rows after the other, and the frozen products with them
   bool dropout = false;            // of attention's probabilities and after both halves of a block
   double graphed = 0;              // share of a layer's kernels that CUDA graphs launch
   int memory_stage = -1;           // whose bytes are asked for: of this pipeline rank; -1: of the fullest

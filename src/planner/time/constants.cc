@@ -348,6 +348,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.contention = look.of_gpu("overlap", "contention", 0.1);
   const FrameworkTraits& traits = s.traits();
   if (!traits.python) c.loss_bytes_per_logit = look.at("loss.in_place.bytes_per_logit");
+  if (s.loss_bytes_per_logit > 0) c.loss_bytes_per_logit = s.loss_bytes_per_logit;
   c.tp_hidden = s.overlap_tp ? look.at(fmt::format("overlap.tensor_parallel.{}", traits.overlap)) : 0;
   const bool beside_weights = runs_since(s, traits.reduces_beside_weights_since);
   c.tp_backward_hidden = beside_weights ? std::min(1.0, look.at("overlap.tensor_parallel.backward")) : 0;
@@ -362,8 +363,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
     dispatch = c.launch_layer_s / look.at("software.launch_s.eager");
   }
   if (s.model.qk_norm_present()) c.launch_layer_s *= 1 + 2.0 / kKernelsPerLayer;
-  // Experts: routing, sorting and a launch per local expert, after which the host waits for the counts; in 8 bits each expert's rows
-  // and weights are cast by kernels of their own. What CUDA graphs hold is not launched.
+  // Experts: routing, sorting and a launch for each, after which the host waits for the counts; in 8 bits each has casts of its own.
   if (s.model.num_experts > 0 && !runs_in_turn(expert_kernels(s))) {
     c.launch_layer_s += dispatch * look.at("software.launch_s.experts") * (s.fp8 == Fp8Recipe::kNone ? 1 : 2);
   }
@@ -372,7 +372,8 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.launch_layer_s *= 1 - s.graphed;
   c.launch_layer_s += kUnpackingLaunch_s * (unpacks_by_operations(s) ? 1 + look.at("software.launch_2023") * age : 0);
   const auto experts = static_cast<double>(s.model.num_experts);
-  c.launch_layer_s *= 1 + experts * launches_per_expert(s) / kKernelsPerLayer;
+  c.launch_layer_s +=
+      experts * (c.launch_layer_s * launches_per_expert(s) / kKernelsPerLayer + operations_per_adapted_expert(s) * kOperation_s);
   // ZeRO's hooks run in Python for every module (stage 3: fetch, release) or gradient (stage 2).
   if (traits.python_hooks && s.sharding == Sharding::kZero3) {
     const double modules = expert_kernels(s) == ExpertKernels::kModulesInTurn ? experts * kModulesPerExpert : 0;
@@ -383,8 +384,7 @@ TimeConstants time_constants(const Setup& s, const Calibration& calibration) {
   c.delta_forward_s = delta_layers_share(s) * delta.forward_kernels * kOperation_s;
   c.delta_backward_s = delta_layers_share(s) * delta.backward_kernels * kOperation_s;
   const bool gathers = s.dp_shard > 1 && s.sharding == Sharding::kZero3;
-  const std::string_view ahead = s.software.traced ? "graph" : gathers ? "gathers" : "whole";
-  c.host_beside_gpu = look.at(fmt::format("software.host_beside_gpu.{}", ahead));
+  c.host_beside_gpu = look.at(fmt::format("software.host_beside_gpu.{}", s.software.traced ? "graph" : gathers ? "gathers" : "whole"));
   c.step_s = look.at("software.step_s");
   if (!traits.python) c.launch_layer_s = c.step_s = 0;
   c.straggler = look.at("straggler.per_doubling");
