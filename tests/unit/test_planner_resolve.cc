@@ -304,7 +304,7 @@ TEST_CASE("a million tokens under TRL: a sequence split over ranks, head and los
   CHECK(problem->trainer.label == "FSDP2 (Hugging Face Trainer)");
   CHECK(problem->cp == 8);
   CHECK(problem->setup.loss == LossHead::kChunkedHead);
-  flags.push_back({"tp", "2"});  // accelerate has none for Transformers' layers here: torchtitan's is planned, which has no such loss
+  flags.push_back({"tp", "2"});  // the loss would find a part of the head: torchtitan's is planned, which has no such loss
   CHECK_FALSE(problem_of(flags).ok());
 }
 

@@ -95,7 +95,9 @@ TEST_CASE("user terms: targets of Hugging Face are predicted with its layers, to
   for (const char* target : {"transformers", "trl", "axolotl", "llamafactory", "accelerate-fsdp2", "fsdp"})
     CHECK(program(target) == "hf_eager");
   CHECK(program("torchtitan") == "torchtitan_eager");
-  CHECK(program("accelerate-fsdp2", {{"tp", "2"}}) == "torchtitan_eager");  // Hugging Face's layers are not split here
+  CHECK(program("accelerate-fsdp2", {{"tp", "2"}}) == "hf_eager");  // parallelism_config_tp_size
+  CHECK(program("accelerate-fsdp2", {{"pp", "2"}}) == "torchtitan_eager");
+  CHECK(program("accelerate-fsdp2", {{"tp", "2"}, {"finetune", "lora"}}) == "torchtitan_eager");  // PEFT's adapters are not split here
 }
 
 TEST_CASE("user terms: the optimizer's defaults follow the method, each row with a source") {

@@ -233,6 +233,27 @@ void resolve_native_loss(Resolving& r) {
     r.fail(code::kUnsupportedFeature, "trainer.loss_head", problem, "--loss-head eager");
 }
 
+// Transformers splits by the model's own plan (base_model_tp_plan). Planned is that of Llama's kind: q, k, v, gate, up and head by
+// columns, o and down by rows, all else whole on each rank. OLMo 2's norms keep q and k whole; stacks of experts, latent attention,
+// models of GPT-2's kind and PEFT's adapters are split otherwise or not at all; a loss that makes its own logits finds a part of the
+// head.
+void check_transformers_plan(Resolving& r) {
+  if (r.problem.tp <= 1 || !r.problem.setup.is_transformers_fsdp2()) return;
+  const Geometry& g = r.problem.base.model;
+  const LossHead loss = r.problem.setup.loss;
+  const bool own_logits = loss == LossHead::kLiger || loss == LossHead::kCutCrossEntropy || loss == LossHead::kChunkedHead;
+  const char* why = g.num_experts > 0                   ? "for models with experts"
+                    : g.attention == Attention::kLatent ? "for latent attention"
+                    : g.qk_norm_wide                    ? "where norms of q and k go over all heads"
+                    : !g.gated_mlp                      ? "for an MLP of two matrices"
+                    : r.plan().train.finetune != "full" ? "beside adapters"
+                    : own_logits                        ? "beside a loss that makes its own logits"
+                                                        : nullptr;
+  if (why == nullptr) return;
+  r.fail(code::kUnsupportedFeature, "parallel.tp", fmt::format("tensor parallelism of Transformers is not planned {}", why),
+         "--tp 1, or --code-base torchtitan");
+}
+
 void resolve_axes(Resolving& r) {
   pin_axis(r, "parallel.tp", "tensor_parallel", "tensor parallelism", r.problem.tp);
   pin_axis(r, "parallel.pp", "pipeline_parallel", "pipeline parallelism", r.problem.pp);

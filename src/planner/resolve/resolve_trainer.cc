@@ -285,6 +285,7 @@ void settle_trainer(Resolving& r) {
   if (!has_error(r.said)) resolve_attention_kernel(r);
   if (!has_error(r.said)) resolve_linear_attention(r);
   resolve_finetune(r);
+  check_transformers_plan(r);
   resolve_optimizer(r);
   resolve_offload(r);
   narrow_to_trainer(r);

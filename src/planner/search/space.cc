@@ -44,6 +44,8 @@ class Space {
       if (tp > per_node || !uneven_over_tensor_ranks(g_, tp, copies_kv_heads(p_) ? KvHeads::kCopied : KvHeads::kSplit).empty() ||
           (tp > 1 && !bundled_splits({.tp = tp}, p_.tp)))
         continue;
+      // Of Transformers' models it is the loader's (tp_plan), whom a file must tell: where it is asked for.
+      if (tp > 1 && p_.tp == 0 && p_.setup.is_transformers_fsdp2()) continue;
       c.tp = tp;
       for (const int pp : sizes(world / tp, p_.pp, "pipeline_parallel")) {
         if (pp > g_.num_layers || !bundled_stages(pp)) continue;

@@ -107,7 +107,7 @@ double StepModel::head_s(double& flops) const {
                    gemm_s(c_.gemm_wide, rank_.tokens, rank_.hidden, vocabulary, bytes, bytes);
   if (rank_.full) seconds += gemm_s(c_.gemm, vocabulary, rank_.hidden, rank_.tokens, 2, 2, SummedOver::kRows);
   if (s_.loss == LossHead::kCutCrossEntropy) seconds += gemm_s(c_.gemm, rank_.tokens, vocabulary, rank_.hidden, 2, 2);  // logits again
-  const int split = s_.software.compiled_loss_gathers ? s_.tp : 1;  // a loss of whole logits gathers them first
+  const int split = s_.software.compiled_loss_gathers || s_.is_transformers_fsdp2() ? s_.tp : 1;  // a loss of whole logits: gathered
   if (split > 1) seconds += all_gather_s(c_.fabric, rank_.tp_group, 2 * rank_.tokens * vocabulary * split);
   const double copied = pads ? 3 * 2 * 2 : 0;  // the logits without the padding, their gradient with it for either product
   return seconds + rank_.tokens * vocabulary * split * (c_.loss_bytes_per_logit + copied) / c_.memory_bytes_per_s;
