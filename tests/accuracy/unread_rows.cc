@@ -58,7 +58,8 @@ bool own(const Row& row) {
                           "min-LLM",
                           "TE benchmark",
                           "nanoops",
-                          "gilesthomas harness"});
+                          "gilesthomas harness",
+                          "LLaMA2-Accessory"});
 }
 
 Result<Setup> transformers_setup(const Row& row) {
@@ -113,7 +114,7 @@ Result<Setup> core_setup(const Row& row) {
 }  // namespace
 
 bool is_core_row(const Row& row) {
-  return begins_any(row, {"mcore_adapter", "Llama 3's own trainer", "ForgeTrain", "Pai-Megatron-Patch"});
+  return begins_any(row, {"mcore_adapter", "Llama 3's own trainer", "ForgeTrain", "Pai-Megatron-Patch", "verl_megatron_practice"});
 }
 
 bool is_unread_row(const Row& row) { return on_transformers(row) || on_megatron(row) || is_core_row(row) || own(row); }
