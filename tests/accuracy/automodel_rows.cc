@@ -14,7 +14,8 @@ constexpr Dtype kStored = Dtype::kBf16;  // of Automodel's parameters: torch_dty
 void set_lengths(Setup& s, const Row& row) {
   const std::string& notes = row.text("notes");
   s.padding_counted = false;  // train_ft.py leaves the tail's padding out (count_tail_padding)
-  if (contains(notes, "HellaSwag") || contains(notes, "sequences padded to")) {
+  const bool short_samples = contains(notes, "HellaSwag") && !contains(notes, "packed HellaSwag");
+  if (short_samples || contains(notes, "sequences padded to")) {
     s.sample_lengths = {79, 35, 15, true, contains(notes, "sequences padded to")};
     if (s.sequence_length == 0) s.sequence_length = 160;
   }
