@@ -276,6 +276,38 @@ TEST_CASE("choices: where 24 GB cards do not hold a model the host or adapters a
   }
 }
 
+// torchtitan's adapters stand beside weights as they are stored; torchtune's recipes load them in 16 bits. Llama 3 8B on 24 GB: 29.9
+// GiB of frozen weights, or half of it.
+TEST_CASE("choices: where frozen weights are in fp32 that is said and 16 bits are offered") {
+  Flags recipe = {{"model", "llama3_8b"},
+                  {"gpu", "rtx_4090"},
+                  {"gpus", "1"},
+                  {"nodes", "1"},
+                  {"trainer", "fsdp2"},
+                  {"finetune", "lora"},
+                  {"lora-rank", "8"},
+                  {"lora-targets", "q_proj,v_proj"},
+                  {"recompute", "full"},
+                  {"micro-batch", "2"},
+                  {"sequence-length", "2048"}};
+  const auto says_it = [](const Problem& problem) {
+    const std::vector<std::string>& all = problem.base.assumptions;
+    return std::any_of(all.begin(), all.end(), [](const std::string& a) { return a.starts_with("frozen weights in fp32"); });
+  };
+  const Result<Problem> whole = resolved(recipe);
+  REQUIRE(whole.ok());
+  CHECK(says_it(*whole));
+  const Plan plan = *make_plan(*whole);
+  CHECK(plan.verdict == Verdict::kDoesNotFit);
+  const std::vector<Fix> fixes = find_fixes(*whole, plan);
+  CHECK(std::any_of(fixes.begin(), fixes.end(), [](const Fix& fix) { return fix.flags == "--master-dtype bf16"; }));
+  recipe.emplace_back("master-dtype", "bf16");
+  const Result<Problem> half = resolved(recipe);
+  REQUIRE(half.ok());
+  CHECK_FALSE(says_it(*half));
+  CHECK(make_plan(*half)->verdict == Verdict::kFits);
+}
+
 // 70B with full sharding, offload and DPO's reference: 18 bytes per parameter in the host memory of one node, 1,270 GB.
 TEST_CASE("choices: where the host is too small that is what is said") {
   const auto plan = [](const char* machine) {

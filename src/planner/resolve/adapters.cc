@@ -182,6 +182,9 @@ Diagnostics resolve_adapters(const Spec& spec, Problem& problem) {
   }
   set_adapters(s, plan.finetune);
   s.lora.rank = plan.lora_rank = spec.integer("train.lora_rank").value_or(s.lora.rank);
+  if (s.finetune == Finetune::kLora && s.frozen_dtype == Dtype::kF32 && s.compute != Dtype::kF32)
+    problem.base.assumptions.push_back(
+        fmt::format("frozen weights in fp32, as {} keeps them; in 16 bits by --master-dtype bf16", problem.trainer.label));
   if (!spec.find("train.lora_rank")) problem.base.assumptions.push_back(fmt::format("adapters of rank {}", s.lora.rank));
   std::optional<std::vector<std::string>> given = spec.list("train.lora_targets");
   if (given.has_value()) given = in_words_of_matrices(*given, problem.base.model);

@@ -195,6 +195,12 @@ void resolve_release(Resolving& r) {
   r.problem.trainer.release_day = older->second.second;
 }
 
+void store_in_16_bits(Problem& problem) {
+  problem.base.precision.master = Dtype::kBf16;
+  problem.setup.master_copy = false;
+  problem.setup.parameter_dtype = problem.setup.gradient_dtype = Dtype::kBf16;
+}
+
 void resolve_storage(Resolving& r) {
   Setup& s = r.problem.setup;
   const Dtype compute = r.problem.base.precision.compute;
@@ -218,9 +224,7 @@ void resolve_storage(Resolving& r) {
   if (s.traits().sums_into_main_gradients && p.reduce == Dtype::kBf16 && compute != Dtype::kF32) s.gradient_dtype = Dtype::kBf16;
   stored("precision.optimizer_state", p.optimizer_state, s.state_dtype);
   if (const auto master = r.spec.text("precision.master"); master == "bf16") {  // nothing in fp32: parameters are their own master
-    p.master = Dtype::kBf16;
-    s.master_copy = false;
-    s.parameter_dtype = s.gradient_dtype = Dtype::kBf16;
+    store_in_16_bits(r.problem);
     r.problem.base.assumptions.emplace_back("weights in bf16 without fp32 masters: what loads them has to ask for that");
     // PyTorch makes moments like the parameters (torch/optim/adamw.py: zeros_like).
     if (!r.spec.text("precision.optimizer_state").has_value()) p.optimizer_state = s.state_dtype = Dtype::kBf16;

@@ -12,6 +12,7 @@
 #include "plan/reference.h"
 #include "planner/report/words.h"
 #include "planner/resolve/adapters.h"
+#include "planner/resolve/resolve_program.h"
 #include "planner/search/answer.h"
 #include "planner/search/make_plan.h"
 
@@ -35,6 +36,7 @@ class Fixer {
     other_gpus();
     host_memory();
     adapters();
+    frozen_weights();
     std::stable_sort(fixes_.begin(), fixes_.end(), [](const Fix& a, const Fix& b) {
       return a.needs != b.needs ? a.needs < b.needs : a.seconds_per_token < b.seconds_per_token;
     });
@@ -241,6 +243,17 @@ class Fixer {
       propose(fmt::format("--finetune {}", kind), *plan);
       return;
     }
+  }
+
+  // Of a trainer whose adapters stand beside fp32 weights; others load those in 16 bits.
+  void frozen_weights() {
+    if (problem_.setup.finetune != Finetune::kLora || problem_.setup.frozen_dtype != Dtype::kF32) return;
+    if (problem_.setup.compute == Dtype::kF32) return;
+    const auto plan = attempt([](Problem& p) {
+      store_in_16_bits(p);
+      p.setup.frozen_dtype = Dtype::kBf16;
+    });
+    if (plan.has_value()) propose("--master-dtype bf16", *plan);
   }
 
   const Problem& problem_;
