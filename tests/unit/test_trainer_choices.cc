@@ -308,6 +308,27 @@ TEST_CASE("choices: where frozen weights are in fp32 that is said and 16 bits ar
   CHECK(make_plan(*half)->verdict == Verdict::kFits);
 }
 
+// Llama 3.1 8B under ZeRO-3 on eight H100 of 80 GB: logits of 65,536 whole tokens take 94 GiB, those of a split sequence a part of it.
+TEST_CASE("choices: a plan that splits sequences unasked says what becomes of whole ones") {
+  Flags recipe = {{"model", "llama3.1_8b"},     {"gpu", "h100_sxm"},          {"gpus", "8"},         {"nodes", "1"},
+                  {"trainer", "deepspeed"},     {"sharding", "zero3"},        {"recompute", "full"}, {"micro-batch", "1"},
+                  {"sequence-length", "65536"}, {"offload-optimizer", "host"}};
+  const auto says_it = [](const Plan& plan) {
+    return std::any_of(plan.reasons.begin(), plan.reasons.end(), [](const std::string& reason) {
+      return reason.starts_with("sequences are split over") && reason.find("whole ones (--cp 1) do not fit by") != std::string::npos;
+    });
+  };
+  const Plan unasked = *make_plan(*resolved(recipe));
+  CHECK(unasked.mesh.cp > 1);
+  CHECK(says_it(unasked));
+  recipe.emplace_back("cp", "4");
+  CHECK_FALSE(says_it(*make_plan(*resolved(recipe))));
+  recipe.back().second = "1";
+  const Plan whole = *make_plan(*resolved(recipe));
+  CHECK(whole.verdict == Verdict::kDoesNotFit);
+  CHECK_FALSE(says_it(whole));
+}
+
 // 70B with full sharding, offload and DPO's reference: 18 bytes per parameter in the host memory of one node, 1,270 GB.
 TEST_CASE("choices: where the host is too small that is what is said") {
   const auto plan = [](const char* machine) {

@@ -132,6 +132,28 @@ void say_rules(const SelectionRules& rules, Plan& plan) {
   if (by_verdict) plan.reasons.emplace_back("runners-up that are faster and tight lost: what fits goes before what is tight");
 }
 
+// A trainer splits sequences only where it is told to: a plan that does so unasked says what becomes of whole ones.
+void say_whole_sequences(const SearchResult& result, const Problem& problem, Plan& plan) {
+  if (is_native(plan) || plan.mesh.cp == 1 || plan.verdict == Verdict::kDoesNotFit) return;
+  const auto rank = [](const Candidate& c) { return std::tuple(c.verdict, c.device_bytes); };
+  const Candidate* whole = nullptr;
+  for (const Candidate& c : result.candidates) {
+    if (c.choice.cp > 1) continue;
+    if (!c.simulated && c.verdict != Verdict::kDoesNotFit) return;  // nobody knows yet
+    if (whole == nullptr || rank(c) < rank(*whole)) whole = &c;
+  }
+  if (whole == nullptr || whole->verdict <= plan.verdict) return;
+  const int64_t bytes = whole->device_bytes, capacity = problem.base.hardware.memory_bytes;
+  const std::string why = whole->verdict == Verdict::kTight
+                              ? fmt::format("are {}: {}", verdict_words(whole->verdict, whole->fit_probability), format_bytes(bytes))
+                          : bytes > capacity
+                              ? fmt::format("do not fit by {}{}", whole->simulated ? "" : "≥ ", format_bytes(bytes - capacity))
+                              : "do not fit";
+  plan.reasons.push_back(
+      fmt::format("sequences are split over {} GPUs, which {} does when it is told to (--cp {}): whole ones (--cp 1) {}", plan.mesh.cp,
+                  problem.trainer.label, plan.mesh.cp, why));
+}
+
 struct FoundOnNodes {
   int nodes = 0;
   SearchResult result;
@@ -229,6 +251,7 @@ std::optional<Plan> solve_as_it_is(const Problem& problem, Diagnostics& why, Sho
   }
   predictor->explain(best, kept->result.counts, too_few, plan);
   say_rules(rules, plan);
+  say_whole_sequences(kept->result, problem, plan);
   return plan;
 }
 
