@@ -359,8 +359,9 @@ TEST_CASE("own scripts: files of DeepSpeed under the names that people give them
             .text("strategy.sharding") == "zero3");
   // Written by the script itself, under a name of which a part is known when it runs.
   const std::string body = "cat <<EOF > $DS\n" + zero + "\nEOF\n";
-  CHECK(said("DS=ds_$SLURM_JOB_ID.json\n" + body + "deepspeed --num_gpus 8 t.py --deepspeed_config $DS --lr 1e-4\n")
-            .text("strategy.sharding") == "zero3");
+  for (const char* name : {"$DS", "\"$DS\""})
+    CHECK(said("DS=ds_$SLURM_JOB_ID.json\n" + body + "deepspeed --num_gpus 8 t.py --lr 1e-4 --deepspeed_config " + name + "\n")
+              .text("strategy.sharding") == "zero3");
 }
 
 TEST_CASE("own scripts: whatever starts them", "[read]") {

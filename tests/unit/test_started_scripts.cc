@@ -280,6 +280,8 @@ TEST_CASE("started scripts: a job that another script submits, with the options 
   CHECK(wide.text("train.learning_rate") == "3e-05");
   // Submitted in two ways, the job's own lines are what both have in common.
   CHECK(submitted("sbatch -N 4 job.slurm\nsbatch -N 8 job.slurm").text("hardware.nodes") == "1");
+  // A job that submits others is a job of its own.
+  CHECK(submitted("#SBATCH --nodes=2\nsrun hostname\nsbatch job.slurm").text("hardware.nodes") == "2");
   // An argument of the job is none of sbatch's options.
   CHECK(submitted("sbatch job.slurm -N 4").text("hardware.nodes") == "1");
   // A job without lines of its own, and one that begins without a shell's.

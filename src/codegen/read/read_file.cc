@@ -357,8 +357,9 @@ void add_written_files(const TemplateSet& templates, const foreign::Document& sc
   };
   for (const foreign::ScriptPart& part : script.parts) {
     for (const foreign::ScriptFile& file : part.script.files)
-      add(file.text, file.path, file.expands,
-          [&file](const LostKey& lost) { return without_dot(lost.text) == without_dot(file.path); });
+      add(file.text, file.path, file.expands, [&file](const LostKey& lost) {
+        return without_dot(lost.text) == without_dot(file.path) || (!file.spelled.empty() && lost.text == file.spelled);
+      });
   }
   // A ConfigMap's entries are files of the folder that it is mounted at.
   for (const Value& root : script.roots) {

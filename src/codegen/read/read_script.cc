@@ -121,7 +121,8 @@ class ScriptReader {
   void helpers(const foreign::Document& document) {
     if (runs_.trains_here()) return;
     for (const foreign::StartedScript& one : foreign::started_scripts(document)) {
-      if (!one.is_of_launcher) add_started(started_key(source_, one.path, one.at));
+      const bool is_other_job = one.is_submitted && has_directives_;  // a job that submits others
+      if (!one.is_of_launcher && !is_other_job) add_started(started_key(source_, one.path, one.at));
     }
   }
 

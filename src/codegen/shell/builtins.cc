@@ -162,7 +162,10 @@ void find_written_file(const ShellCommand& one, const std::optional<HereDocument
   ScriptFile file;
   if (is_submitted && one.here.size() == 1) file.path = "job of " + name;
   for (const ShellRedirection& redirection : one.redirections) {
-    if (redirection.how == ">" || redirection.how == ">|") file.path = path_of(redirection.target, variables);
+    if (redirection.how == ">" || redirection.how == ">|") {
+      file.path = path_of(redirection.target, variables);
+      file.spelled = variables.expand(redirection.target).text;
+    }
   }
   if (name == "tee" && one.expanded.size() == 2) file.path = one.expanded[1].text;
   if (file.path.empty()) return;

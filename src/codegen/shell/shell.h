@@ -84,6 +84,7 @@ struct ShellMistake {
 // A file that the script writes: cat <<EOF > file, echo "…" > file.
 struct ScriptFile {
   std::string path, text;  // with known variables put in
+  std::string spelled;     // the path where nothing is known of its variable: "$CONFIG"
   TextSpan body;
   bool expands = false;  // the shell puts variables in
 };
