@@ -169,6 +169,14 @@ TEST_CASE("experts: shared experts and their gate are weights too") {
   CHECK(replay::lacks_for(*replay::find_program("litgpt_eager"), s.model) == "experts");
 }
 
+TEST_CASE("experts: two matrices where they have no gate") {
+  Setup s = setup_with_experts("mixtral_8x7b", "hf_eager", Framework::kFsdp1, 8);
+  s.model.gated_mlp = false, s.model.num_shared_experts = 1, s.model.shared_feed_forward = 5632;
+  CHECK(weights_of(replay::find_program("hf_eager")->block, s) == count_parameters(s.model).per_layer);
+  CHECK(replay::lacks_for(*replay::find_program("hf_eager"), s.model).empty());
+  CHECK(replay::lacks_for(*replay::find_program("torchtitan_eager"), s.model) == "experts without a gate");
+}
+
 // Per row that a token sends to an expert. Transformers: the row, gate and up in one, its activation, the product, what comes out,
 // four indices, a score. torchtitan: the row in fp32 times its score, the padded row, gate, (activation,) up, product; indices and
 // score.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "planner/search/answer.h"
 #include "planner/search/space.h"
 #include "support/problems.h"
 
@@ -83,4 +84,32 @@ TEST_CASE("a mesh that the bundled trainer does not run is refused with its own 
         "of which nothing is split");
   const std::string experts = why({{"model", "mixtral_8x7b"}, {"gpus", "4"}, {"tp", "2"}, {"ep", "1"}, {"sharding", "ddp"}});
   CHECK(experts.find("with ddp the ranks of dp_shard") != std::string::npos);
+}
+
+// One node may do, two are likely to, and more have no sequences to work on.
+TEST_CASE("open batch: where none fits for sure the number of nodes is one that is likely to", "[search]") {
+  const auto plan_on = [](const char* nodes) {
+    const Result<Problem> problem = resolved({{"model", "8B"},
+                                              {"trainer", "deepspeed"},
+                                              {"sharding", "zero3"},
+                                              {"gpu", "a100_sxm_40"},
+                                              {"gpus", "8"},
+                                              {"nodes", nodes},
+                                              {"global-batch", "16"},
+                                              {"micro-batch", "1"},
+                                              {"sequence-length", "12288"},
+                                              {"recompute", "full"},
+                                              {"cp", "1"}});
+    REQUIRE(problem.ok());
+    Diagnostics why;
+    std::optional<Plan> plan = solve(*problem, why, Shortfall::kFind);
+    REQUIRE(plan.has_value());
+    return *plan;
+  };
+  const Plan one = plan_on("1"), any = plan_on("auto");
+  REQUIRE(one.verdict == Verdict::kTight);
+  REQUIRE(one.memory.fit_probability < 0.8);
+  CHECK(any.hardware.nodes == 2);
+  CHECK(any.verdict == Verdict::kTight);
+  CHECK(any.memory.fit_probability > 0.8);
 }

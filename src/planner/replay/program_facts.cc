@@ -23,7 +23,11 @@ std::string lacks_for(const BlockProgram& program, const Geometry& model) {
   if (model.mlp_bias && std::none_of(program.block.ops.begin(), program.block.ops.end(),
                                      [&](const ProgramOp& op) { return (op.when.all & biased_experts) == biased_experts; }))
     return "biases in its experts";
-  if (!model.gated_mlp) return "experts without a gate";
+  const uint64_t experts = bit_of(Condition::kExperts), gated = bit_of(Condition::kGated);
+  if (!model.gated_mlp && std::none_of(program.block.weights.begin(), program.block.weights.end(), [&](const ProgramWeight& weight) {
+        return (weight.when.all & experts) != 0 && (weight.when.none & gated) != 0;
+      }))
+    return "experts without a gate";
   return "";
 }
 

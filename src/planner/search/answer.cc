@@ -180,11 +180,16 @@ std::optional<FoundOnNodes> fewest_nodes(const Problem& problem, Predictor& pred
   }
   if (legal.empty() || shortfall == Shortfall::kSkip) return std::nullopt;
   wish.worst = Verdict::kTight;
-  FoundOnNodes tight;
+  // None fits for sure: the fewest that are likely to, or else those that are likeliest.
+  constexpr double kLikely = 0.8;
+  std::optional<FoundOnNodes> tight;
   for (const int nodes : legal) {
-    wish.nearest = nodes == legal.back();
-    tight = {nodes, search(problem, nodes, predictor, wish), legal.back()};
-    if (!tight.result.best.empty()) break;
+    wish.nearest = nodes == legal.back() && !tight.has_value();
+    FoundOnNodes here{nodes, search(problem, nodes, predictor, wish), legal.back()};
+    if (here.result.best.empty() && !wish.nearest) continue;
+    const auto chance = [](const FoundOnNodes& one) { return one.result.best.empty() ? 0 : one.result.best.front().fit_probability; };
+    if (!tight.has_value() || chance(here) > chance(*tight)) tight = std::move(here);
+    if (chance(*tight) >= kLikely) break;
   }
   return tight;
 }

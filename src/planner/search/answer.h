@@ -10,7 +10,7 @@ namespace distsetup {
 enum class Shortfall { kSkip, kFind };
 
 // Nodes from problem.node_counts in turn until the best plan fits; with kFind, where none does, the first number on which something is
-// tight, else what misses by least on the largest; and reasons and runners-up. No fixes. nullopt: no legal combination on any number
+// likely to (80 %), else that of the likeliest, else what misses by least on the largest; and reasons and runners-up. No fixes. nullopt: no legal combination on any number
 // of nodes (`why`), or, with kSkip, none that is an answer. Where none is, and the problem says so, head and loss are tried in chunks.
 std::optional<Plan> solve(const Problem& problem, Diagnostics& why, Shortfall shortfall);
 
