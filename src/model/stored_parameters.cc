@@ -1,7 +1,7 @@
 #include "model/stored_parameters.h"
 
 #include <cmath>
-#include <cstring>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
