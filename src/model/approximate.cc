@@ -115,8 +115,6 @@ bool is_gated(const ConfigSizes& s, const Geometry& g) {
   return s.first(kMlpKeys) != 4 * g.hidden;
 }
 
-// What BERT's descendants, OPT and T5 have: layer norms, biases, an MLP of two matrices; positions that are learned, where no rotation
-// is stated.
 // Encoders, and pairs of encoder and decoder: a decoder sees half of its own positions and all of the encoder's.
 bool sees_all_positions(const ConfigSizes& s, const LayerParts& parts) {
   if (s.is_true({"is_decoder"}) || parts.is_lone_decoder) return false;
@@ -125,6 +123,8 @@ bool sees_all_positions(const ConfigSizes& s, const LayerParts& parts) {
          model_class(s).ends_with("ForMaskedLM");
 }
 
+// What BERT's descendants, OPT and T5 have: layer norms, biases, an MLP of two matrices; positions that are learned, where no rotation
+// is stated.
 void read_style(const ConfigSizes& s, const LayerParts& parts, Geometry& g) {
   g.gated_mlp = is_gated(s, g);
   if (!g.gated_mlp) g.activation = "gelu";

@@ -45,8 +45,8 @@ void leave_sharding_to_the_line(std::vector<Reading>& readings, const std::set<s
 // A script that is started by itself and in which no known tool or launcher is: an evaluation, a download.
 bool says_nothing_of_a_run(const FileToRead& file, const std::vector<Reading>& readings);
 
-// A TOML file that a script of one's own takes, and of whose keys torchtitan, whose files are the only ones of that form, has the
-// smaller part.
+// A TOML file that a script of one's own takes: of the tools that are read only torchtitan has such files, and it knows no more than half
+// of the keys.
 bool is_of_own_form(const foreign::Document& document, const std::vector<Reading>& readings);
 
 // An error where the files do nothing but start scripts, of which none says anything.

@@ -138,6 +138,12 @@ bool reads_plugin_names(const Document& d) {
   });
 }
 
+// A script of which another branch leaves InfiniBand on has found out whether there is any.
+bool also_leaves_infiniband_on(const Document& d) {
+  return std::any_of(d.environment.begin(), d.environment.end(),
+                     [](const EnvironmentSetting& one) { return one.name == "NCCL_IB_DISABLE" && one.value == "0"; });
+}
+
 void env_names(const LintSetup& setup, const Document& d, const EnvironmentSetting& one, bool has_plugin, Findings& report) {
   for (const RenamedVariable& renamed : kRenamedVariables) {
     if (one.name != renamed.old) continue;
@@ -158,11 +164,7 @@ void env_names(const LintSetup& setup, const Document& d, const EnvironmentSetti
   const bool is_off = one.value == "0" || one.value.empty() || one.value == "OFF";
   const bool is_debugging = std::find(kDebugSwitches.begin(), kDebugSwitches.end(), one.name) != kDebugSwitches.end() && !is_off;
   const bool is_verbose = one.name == "NCCL_DEBUG" && (same_name(one.value, "INFO") || same_name(one.value, "TRACE"));
-  // Where another branch of the script leaves InfiniBand on, it has found out whether there is any.
-  const bool is_found_out = std::any_of(d.environment.begin(), d.environment.end(), [&one](const EnvironmentSetting& other) {
-    return other.name == one.name && other.value == "0";
-  });
-  const bool is_without_meaning = one.name == "NCCL_IB_DISABLE" && (has_other_transport(d) || is_found_out);
+  const bool is_without_meaning = one.name == "NCCL_IB_DISABLE" && (has_other_transport(d) || also_leaves_infiniband_on(d));
   // Only DETAIL compares the ranks' calls of every collective; INFO says once how DDP was made (PyTorch's distributed.rst).
   const bool logs_once = one.name == "TORCH_DISTRIBUTED_DEBUG" && !same_name(one.value, "DETAIL");
   if ((is_debugging && !is_without_meaning && !logs_once) || is_verbose) {

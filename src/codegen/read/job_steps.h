@@ -47,9 +47,9 @@ long long nodes_of_part(const foreign::ScriptPart& part, const foreign::LaunchLi
 
 // Every srun that trains takes the same part of the job (another takes the rest): its own number counts. Different parts are the
 // job.
+bool trains_on_a_part(const foreign::ScriptPart& part);
 // srun -N ${#HALF[@]}, HALF being cut out of another list: on some of the job's nodes, and only the running script knows on how many.
 bool trains_on_open_nodes(const foreign::ScriptPart& part);
-bool trains_on_a_part(const foreign::ScriptPart& part);
 
 // GPUs of a node that the sruns that train take by their own tasks and their GPUs, where the job has others; 0: what the job has.
 long long gpus_of_steps(const foreign::ScriptPart& part);

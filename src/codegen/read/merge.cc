@@ -189,13 +189,13 @@ void drop_processes_of_launch(const Reading& reading, const std::vector<Reading>
   const bool is_launch = reading.tool == "accelerate" || reading.table == "launchers/accelerate.yaml";
   if (!is_launch || sharding == fields.end() || field_text(sharding->second.value) != "ddp") return;
   const bool has_engine = std::any_of(readings.begin(), readings.end(), [&reading](const Reading& other) {
+    if (&other == &reading) return false;
     const bool has_file = std::any_of(other.lost.begin(), other.lost.end(), [](const LostKey& one) {  // which is not here
       return one.key == "deepspeed" && one.text != "false";
     });
-    if (has_file && &other != &reading) return true;
     const auto form = other.fields.find("strategy.sharding");
     const bool is_fsdp = form != other.fields.end() && form->second.key.starts_with("fsdp");
-    return &other != &reading && other.tool != "accelerate" && (is_fsdp || deepspeed_of_run(other).has_value());
+    return has_file || (other.tool != "accelerate" && (is_fsdp || deepspeed_of_run(other).has_value()));
   });
   if (has_engine)
     for (const char* name : {"strategy.sharding", "strategy.trainer"}) fields.erase(name);

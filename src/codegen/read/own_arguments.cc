@@ -74,6 +74,47 @@ bool names_model(const std::string& text) {
   return text.find_first_not_of("0123456789", slash + 1) != std::string::npos || text.find('/') != slash;
 }
 
+namespace {
+
+// Scripts of diffusers, and those that follow them, name steps and checkpoints in their own way, and their batch is of a device.
+// Another tool's batch of that name is of all ranks, which a script of one's own does not have.
+void take_batch_of_diffusers(Reading& reading) {
+  const auto is_given_by = [&reading](const char* field, std::string_view key) {
+    const auto it = reading.fields.find(field);
+    return it != reading.fields.end() && is_same_key(it->second.key, key);
+  };
+  const auto global = reading.fields.find("train.global_batch");
+  const bool is_other = global != reading.fields.end() && is_same_key(global->second.key, "train_batch_size");
+  if (is_other && reading.table.empty()) {
+    reading.lost.push_back({global->second.key, field_text(global->second.value), "", global->second.at, LostKey::Why::kUnknownKey});
+    reading.fields.erase(global);
+  }
+  const auto batch = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    return is_same_key(one.key, "train_batch_size") && number_of(one.text).has_value();
+  });
+  const bool is_of_diffusers =
+      is_given_by("train.steps", "max_train_steps") && is_given_by("checkpoint.every_steps", "checkpointing_steps");
+  if (batch != reading.lost.end() && is_of_diffusers && reading.fields.count("micro_batch") == 0) {
+    reading.fields["micro_batch"] = {value_of_text(batch->text), batch->key, batch->at};
+    reading.lost.erase(batch);
+  }
+}
+
+// "--mixed_precision bf16" of accelerate's loops goes over what its launcher says (Accelerator(mixed_precision=…)).
+void take_precision(Reading& reading) {
+  const auto precision = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    const bool is_its = is_same_key(one.key, "mixed_precision") || is_same_key(one.key, "precision");
+    return is_its && (one.text == "bf16" || one.text == "fp16");
+  });
+  const auto computed = reading.fields.find("precision.compute");
+  if (precision != reading.lost.end() && (computed == reading.fields.end() || computed->second.is_assumed)) {
+    reading.fields["precision.compute"] = {Json(precision->text), precision->key, precision->at};
+    reading.lost.erase(precision);
+  }
+}
+
+}  // namespace
+
 // Arguments that mean one thing wherever a script has them.
 void take_usual_names(Reading& reading) {
   struct Usual {
@@ -114,37 +155,8 @@ void take_usual_names(Reading& reading) {
     reading.fields[std::string(usual.field)] = {std::move(value), lost->key, lost->at};
     reading.lost.erase(lost);
   }
-  // Scripts of diffusers, and those that follow them, have these two names beside a batch that is of a device.
-  const auto is_given_by = [&reading](const char* field, std::string_view key) {
-    const auto it = reading.fields.find(field);
-    return it != reading.fields.end() && is_same_key(it->second.key, key);
-  };
-  // Of all ranks in another tool's words, which a script of one's own does not have.
-  const auto global = reading.fields.find("train.global_batch");
-  const bool is_other = global != reading.fields.end() && is_same_key(global->second.key, "train_batch_size");
-  if (is_other && reading.table.empty()) {
-    reading.lost.push_back({global->second.key, field_text(global->second.value), "", global->second.at, LostKey::Why::kUnknownKey});
-    reading.fields.erase(global);
-  }
-  const auto batch = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
-    return is_same_key(one.key, "train_batch_size") && number_of(one.text).has_value();
-  });
-  const bool is_of_diffusers =
-      is_given_by("train.steps", "max_train_steps") && is_given_by("checkpoint.every_steps", "checkpointing_steps");
-  if (batch != reading.lost.end() && is_of_diffusers && reading.fields.count("micro_batch") == 0) {
-    reading.fields["micro_batch"] = {value_of_text(batch->text), batch->key, batch->at};
-    reading.lost.erase(batch);
-  }
-  // "--mixed_precision bf16" of accelerate's loops goes over what its launcher says (Accelerator(mixed_precision=…)).
-  const auto precision = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
-    const bool is_its = is_same_key(one.key, "mixed_precision") || is_same_key(one.key, "precision");
-    return is_its && (one.text == "bf16" || one.text == "fp16");
-  });
-  const auto computed = reading.fields.find("precision.compute");
-  if (precision != reading.lost.end() && (computed == reading.fields.end() || computed->second.is_assumed)) {
-    reading.fields["precision.compute"] = {Json(precision->text), precision->key, precision->at};
-    reading.lost.erase(precision);
-  }
+  take_batch_of_diffusers(reading);
+  take_precision(reading);
   // "--peft_method lora": adapters, by the name of what makes them.
   const auto is_adapters = [](const LostKey& one) {
     const bool is_its =
