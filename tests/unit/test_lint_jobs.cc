@@ -96,6 +96,11 @@ TEST_CASE("lint jobs: launchers that run on the first node only", "[lint]") {
 TEST_CASE("lint jobs: addresses of the rendezvous", "[lint]") {
   const std::string head = "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_id=$J --rdzv_endpoint=";
   check({in_job("TR012", Found::kError, kTwo, "srun " + head + "localhost:29500 t.py"),
+         in_job("TR012", Found::kError, kTwo, "srun bash -c '" + head + "$HOSTNAME:29500 t.py'"),
+         in_job("TR012", Found::kError, kTwo, "srun bash -lc 'torchrun --nnodes=2 --master_addr $(hostname -s) t.py'"),
+         in_job("TR012", Found::kNothing, kTwo, "srun bash -c \"" + head + "$HOSTNAME:29500 t.py\""),
+         in_job("TR012", Found::kNothing, "--nodes=1", "srun bash -c '" + head + "$HOSTNAME:29500 t.py'"),
+         in_job("TR012", Found::kNothing, kTwo, "srun " + head + "$(hostname):29500 t.py"),
          {"TR012", Found::kWarning, "run.sh", head + "localhost:29500 t.py\n"},
          {"TR012", Found::kWarning, "run.sh", "torchrun --nnodes=2 --nproc_per_node=8 --node_rank=$R --master_addr=127.0.0.1 t.py\n"},
          {"TR012", Found::kNothing, "run.sh", head + "$HEAD:29500 t.py\n"},

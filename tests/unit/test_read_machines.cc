@@ -184,3 +184,19 @@ TEST_CASE("machines: jsrun is called by its name") {
   CHECK(job("a.lsf", lsf + "jsrun -n 12 -g 1 -a 1 -c 7 python train.py --per_device_train_batch_size 2\n").says.is_read_as("jsrun"));
   CHECK(job("a.lsf", lsf + "mpirun -n 12 python train.py --per_device_train_batch_size 2\n").says.is_read_as("mpirun"));
 }
+
+TEST_CASE("machines: processes of each machine, whose number only the running script knows", "[read]") {
+  const auto told = [](const std::string& before, const std::string& flags) {
+    return told_of("a.sh", before + "accelerate launch " + flags + " --mixed_precision bf16 train.py --learning_rate 1e-4\n");
+  };
+  const auto of_machine = [&told](const std::string& before, const std::string& flags) {
+    return told(before, flags).text("hardware.gpus_per_node");
+  };
+  CHECK(of_machine("", "--num_machines=$WORLD_SIZE --num_processes=$((WORLD_SIZE * 8))") == "8");
+  CHECK(of_machine("", "--num_machines $SLURM_JOB_NUM_NODES --num_processes $((4 * $SLURM_JOB_NUM_NODES))") == "4");
+  CHECK(of_machine("G=8\nN=$((WORLD_SIZE * G))\n", "--num_machines ${WORLD_SIZE} --num_processes $N") == "8");
+  CHECK(of_machine("", "--num_machines=$A --num_processes=$((B * 8))").empty());
+  CHECK(of_machine("", "--num_machines=$A --num_processes=$((A + 8))").empty());
+  CHECK(of_machine("", "--num_processes=$((A * 8))").empty());
+  CHECK(of_machine("", "--num_machines=2 --num_processes=16") == "8");
+}

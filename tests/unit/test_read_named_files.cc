@@ -165,3 +165,19 @@ TEST_CASE("named files: an entry of a manifest's own ConfigMap is the file that 
   CHECK(said(put(path, map + job("/config/other_ds.json"))).text("strategy.sharding").empty());
   CHECK(said(put(path, job("/config/ds.json"))).text("strategy.sharding").empty());
 }
+
+TEST_CASE("named files: a DeepSpeed file that a script of one's own is given decides, whatever its argument is called", "[read]") {
+  const TemporaryDirectory folder;
+  const auto unread = [&folder](const std::string& flags) {
+    const std::string path =
+        put(folder.path() + "/a.sh", "torchrun --nproc_per_node 8 x_dpo.py --learning_rate 1e-4 --foo 1 " + flags + "\n");
+    const Result<std::vector<Reading>> readings = read(path);
+    REQUIRE(readings.ok());
+    return is_told(unread_strategy(*readings), "which is not here and says how the model is sharded");
+  };
+  for (const char* flag : {"--deepspeed_config", "--ds_config", "--deepspeed-cfg", "--deepspeed"}) {
+    CHECK(unread(std::string(flag) + " \"$OUT/ds.json\""));
+    CHECK(unread(std::string(flag) + " conf/ds.json"));
+  }
+  CHECK_FALSE(unread("--data_config \"$OUT/ds.json\""));
+}

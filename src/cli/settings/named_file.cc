@@ -126,6 +126,7 @@ Diagnostics unread_strategy(const std::vector<Reading>& readings) {
                         "give that script beside this one")};
       }
       const bool is_strategy = lost.key.find("deepspeed") != std::string::npos || lost.key.find("fsdp") != std::string::npos ||
+                               lost.key.starts_with("ds_") || lost.key.starts_with("ds-") ||
                                (lost.key == "config_file" && reading.table == "launchers/accelerate.yaml");
       if (!lost.is_file || !is_strategy) continue;
       return {error(code::kUnknownValue, lost.at,

@@ -182,6 +182,35 @@ void sl_early(const JobScript& in, const LaunchLine& line, const LaunchStage& sr
   }
 }
 
+// Whether the text in front of a place gives the address where the nodes meet: --rdzv_endpoint=, MASTER_ADDR=.
+bool gives_address(std::string_view before) {
+  while (!before.empty() && std::string_view("\"'$={ ").find(before.back()) != std::string_view::npos) before.remove_suffix(1);
+  const size_t word = before.find_last_of(" \t\n\"'=;,(");
+  std::string name = lower(before.substr(word == std::string_view::npos ? 0 : word + 1));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name.ends_with("rdzv_endpoint") || name.ends_with("master_addr") || name.ends_with("main_process_ip");
+}
+
+// srun bash -c 'torchrun --rdzv_endpoint=$HOSTNAME:29500': in single quotes each node puts its own name in.
+void sl_own_name(const JobScript& in, const LaunchLine& line, const LaunchStage& srun) {
+  const SrunTasks counts = tasks_of(in, srun);
+  if (counts.nodes < 2) return;
+  const std::string_view text = in.d.text;
+  for (const ShellWord& word : in.command(line).words) {
+    for (const WordPart& part : word.parts) {
+      if (part.quote != ShellQuote::kSingle) continue;
+      for (const std::string_view own : {"$HOSTNAME", "${HOSTNAME}", "$SLURMD_NODENAME", "${SLURMD_NODENAME}", "$(hostname"}) {
+        const size_t at = text.find(own, part.span.begin);
+        if (at >= part.span.end || !gives_address(text.substr(0, at))) continue;
+        in.report.add("TR012", in.d, {at, at + own.size()},
+                      fmt::format("in single quotes '{}' is each node's own name: {} nodes wait for each other and never meet",
+                                  own.starts_with("$(") ? "$(hostname)" : own, counts.nodes));
+        return;
+      }
+    }
+  }
+}
+
 // NODE_RANK=$SLURM_PROCID in the batch script: what is exported, or handed to an srun by the batch script's own expansion.
 void sl_assigned(const JobScript& in, const std::vector<const LaunchLine*>& sruns) {
   if (!in.is_batch || sruns.empty() || tasks_of_job(in).total() == 1) return;
@@ -316,6 +345,7 @@ void check_slurm(const LintSetup& setup, const Document& d, Findings& report) {
       sl_shapes(in, line, *srun);
       sl_one_node_each(in, line, *srun);
       sl_early(in, line, *srun);
+      sl_own_name(in, line, *srun);
       sl_srun_options(in, line, *srun);
       report_pipe(in, in.command(line), srun->span, "srun");
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "codegen/shell/arithmetic.h"
 #include "codegen/shell/starts_training.h"
 
 namespace distsetup {
@@ -98,6 +99,57 @@ void count_included(std::vector<FoundKey>& keys) {
     one.text = std::to_string(std::count(gpus.begin(), gpus.end(), ',') + 1);
     one.key = "num_gpus";
   }
+}
+
+namespace {
+
+// A number of the script, were its launcher started on so many machines.
+class OnMachines {
+ public:
+  OnMachines(const foreign::ShellScript& script, std::string machines, int64_t num_machines)
+      : script_(script), machines_(std::move(machines)), num_machines_(num_machines) {}
+
+  std::optional<int64_t> number_of(const std::string& text, int depth = 0) const {
+    constexpr int kDeepest = 8;
+    if (depth > kDeepest) return std::nullopt;
+    if (text == machines_) return num_machines_;
+    if (const auto n = foreign::number(text)) return *n;
+    if (text.starts_with("$((") && text.ends_with("))")) {
+      return foreign::arithmetic(text.substr(3, text.size() - 5), [&](std::string_view name) -> std::optional<std::string> {
+        const auto n = number_of("$" + std::string(name), depth + 1);
+        return n ? std::optional(std::to_string(*n)) : std::nullopt;
+      });
+    }
+    const bool is_braced = text.starts_with("${") && text.ends_with("}");
+    const std::string name = is_braced ? text.substr(2, text.size() - 3) : text.substr(std::min<size_t>(1, text.size()));
+    if (text.empty() || text[0] != '$') return std::nullopt;
+    if ("$" + name == machines_ || "${" + name + "}" == machines_) return num_machines_;
+    const foreign::ShellAssignment* known = script_.assignment(name);
+    if (known == nullptr || known->is_array) return std::nullopt;
+    return number_of(known->known.empty() ? known->value.text : known->known, depth + 1);
+  }
+
+ private:
+  const foreign::ShellScript& script_;
+  const std::string machines_;  // the text of --num_machines
+  const int64_t num_machines_;
+};
+
+}  // namespace
+
+void count_processes_of_machine(const foreign::ShellScript& script, std::vector<FoundKey>& keys) {
+  const auto unknown = [&keys](std::string_view name) {
+    return std::find_if(keys.begin(), keys.end(), [name](const FoundKey& one) { return one.key == name && !one.unknown.empty(); });
+  };
+  const auto processes = unknown("num_processes"), machines = unknown("num_machines");
+  if (processes == keys.end() || machines == keys.end()) return;
+  const auto on = [&](int64_t n) { return OnMachines(script, machines->text, n).number_of(processes->text).value_or(0); };
+  constexpr int64_t kSome = 3;
+  const int64_t of_one = on(1);
+  if (of_one < 1 || on(kSome) != of_one * kSome) return;
+  processes->key = "processes_of_machine";
+  processes->text = std::to_string(of_one);
+  processes->unknown.clear();
 }
 
 // Each set has -g GPUs, and a host has -r sets, or what the job's nodes share of -n. Tasks (-a) have the GPUs of their set in common.

@@ -19,6 +19,8 @@ std::string as_gpus(const std::string& gres);
 void count_gpus_of_step(std::vector<FoundKey>& keys);  // of srun
 void count_nodes_of_step(std::vector<FoundKey>& keys);
 void count_included(std::vector<FoundKey>& keys);  // of deepspeed
+// Of accelerate launch: --num_processes=$((8 * N)) beside --num_machines=$N are 8 of each machine, however many there will be.
+void count_processes_of_machine(const foreign::ShellScript& script, std::vector<FoundKey>& keys);
 // Of jsrun, whose -n counts resource sets. `nodes`: of the job; 0: nobody says.
 void count_resource_sets(std::vector<FoundKey>& keys, long long nodes);
 bool is_of_actor(std::string_view key);

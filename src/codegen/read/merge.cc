@@ -55,6 +55,21 @@ void drop_unread_choices(const std::vector<Reading>& readings, ReadFields& merge
   if (is_unread && trainer != merged.end() && is_plain_trainer(trainer->first, trainer->second)) merged.erase(trainer);
 }
 
+// Weights that a tool loads in bf16 are their own masters where nothing makes others: DeepSpeed does, and accelerate under FSDP
+// (accelerator.py, fsdp2_prepare_model and prepare_model), and weights under adapters are not trained.
+void drop_loaded_type(const std::vector<Reading>& readings, ReadFields& merged) {
+  static const std::set<std::string, std::less<>> kOfLoading = {"(masters)", "dtype", "torch_dtype", "bfloat16"};
+  const auto it = merged.find("precision.master");
+  if (it == merged.end() || kOfLoading.count(it->second.key) == 0) return;
+  const bool is_unread = std::any_of(readings.begin(), readings.end(), [](const Reading& reading) {
+    return std::any_of(reading.lost.begin(), reading.lost.end(),
+                       [](const LostKey& lost) { return lost.is_file && (lost.key == "config_file" || lost.key == "deepspeed"); });
+  });
+  const std::string trainer = text_of(merged, "strategy.trainer"), sharding = text_of(merged, "strategy.sharding");
+  const bool has_engine = (!trainer.empty() && trainer != "ddp") || (!sharding.empty() && sharding != "ddp");
+  if (is_unread || has_engine || text_of(merged, "train.finetune").ends_with("lora")) merged.erase(it);
+}
+
 // Two switches for recomputation (FSDP's own and the Trainer's, which has to be off beside it): layers are recomputed where one is on.
 bool is_switched_on_by(const std::string& name, const ReadField& one, const ReadField& other) {
   const bool are_two = one.key.ends_with("activation_checkpointing") != other.key.ends_with("activation_checkpointing");
@@ -324,6 +339,7 @@ Result<ReadFields> merge_readings(const std::vector<Reading>& readings) {
   refuse_two_engines(readings, diagnostics);
   drop_unread_choices(readings, merged);
   settle_derived(merged);
+  drop_loaded_type(readings, merged);
   // "fp16": {"enabled": "auto", "loss_scale": 0}: of no meaning where another type is computed in.
   if (text_of(merged, "precision.compute") != "fp16")
     std::erase_if(merged, [](const auto& one) { return one.second.key.starts_with("fp16.") && one.first != "precision.compute"; });

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/names.h"
@@ -201,13 +203,15 @@ void take_sharding(Reading& reading) {
   reading.lost.erase(own);
 }
 
+constexpr std::array<std::string_view, 4> kFileOfDeepspeed = {"deepspeed_config", "deepspeed_cfg", "ds_config", "ds_cfg"};
+
 void name_file_of_deepspeed(Reading& reading) {
   for (LostKey& lost : reading.lost) {
-    const bool is_path = is_settings_file(lost.text) && lost.text.find_first_of("$`{<") == std::string::npos;
-    const std::string key = lower(lost.key);
-    const bool is_its = key == "deepspeed" || key.find("deepspeed_config") != std::string::npos ||
-                        key.find("deepspeed-config") != std::string::npos || key.find("ds_config") != std::string::npos ||
-                        key.find("ds-config") != std::string::npos;
+    const bool is_path = is_settings_file(lost.text) && lost.text.find_first_of("`<(") == std::string::npos;
+    std::string key = lower(lost.key);
+    std::replace(key.begin(), key.end(), '-', '_');
+    const bool is_its = key == "deepspeed" || std::any_of(kFileOfDeepspeed.begin(), kFileOfDeepspeed.end(),
+                                                          [&key](auto name) { return key.find(name) != std::string::npos; });
     if (is_its && is_path) name_file(lost);
   }
 }

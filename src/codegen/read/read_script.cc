@@ -287,6 +287,7 @@ class ScriptReader {
     if (is_jsrun) count_resource_sets(keys, nodes_of_batch_);
     if (stage.program == LaunchProgram::kMpirun && !is_jsrun) count_launchers(part, line, gpus_of_batch_, keys);
     if (stage.program == LaunchProgram::kDeepspeed) count_included(keys);
+    if (stage.program == LaunchProgram::kAccelerate) count_processes_of_machine(part.script, keys);
     for (const LaunchOption& one : stage.defaults) keys.push_back(found(one.name, one.value, true, one.span));
     if (has_directives_) std::erase_if(keys, [](const FoundKey& one) { return is_of_actor(one.key); });
     if (is_under_ray && stage.program == LaunchProgram::kSrun) keys.clear();
