@@ -13,6 +13,7 @@
 #include "base/diagnostic_codes.h"
 #include "base/quantity.h"
 #include "model/config_sizes.h"
+#include "model/config_style.h"
 #include "model/count.h"
 #include "model/encoder_parts.h"
 #include "model/mixer_parameters.h"
@@ -25,13 +26,9 @@ double d(int64_t value) { return static_cast<double>(value); }
 
 constexpr int64_t kUsualHead = 64;
 
-// The tables of roles that more than one rule reads.
+// Keys of a role that more than one rule reads.
 constexpr const char* kHeadKeys[] = {
     "num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "encoder_attention_heads", "decoder_attention_heads"};
-constexpr const char* kMlpKeys[] = {
-    "intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "ffn_hidden_size", "ffn_dim",   "d_ff", "n_inner",
-    "block_ff_dim",          "inner_hidden_size",       "mlp_hidden_size",   "ffn_embed_dim",   "hidden_dim"};
-
 bool read_latent(const ConfigSizes& s, Geometry& g) {
   g.kv_lora_rank = s.first({"kv_lora_rank"});
   g.qk_nope_head_size = s.first({"qk_nope_head_dim"});
@@ -50,9 +47,11 @@ bool read_latent(const ConfigSizes& s, Geometry& g) {
 void read_heads(const ConfigSizes& s, int64_t heads_per_group, Geometry& g) {
   g.num_heads = s.first(kHeadKeys, std::max<int64_t>(1, g.hidden / kUsualHead));
   g.num_kv_heads = s.first({"num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num",
-                            "num_attention_groups"},
-                           s.is_true({"multi_query"}) ? 1 : g.num_heads / std::max<int64_t>(1, heads_per_group));
-  if (g.num_heads % g.num_kv_heads != 0) g.num_kv_heads = g.num_heads;
+                            "num_attention_groups", "num_multi_query_heads", "num_key_value_heads_per_layer"},
+                           s.is_true({"multi_query"}) || s.text({"attention_head_type"}) == "multiquery"
+                               ? 1
+                               : g.num_heads / std::max<int64_t>(1, heads_per_group));
+  while (g.num_heads % g.num_kv_heads != 0) --g.num_kv_heads;  // a mean of several layers
   g.head_size =
       s.first({"head_dim", "attention_head_dim", "kv_channels", "d_kv", "head_size"}, std::max<int64_t>(1, g.hidden / g.num_heads));
   if (read_latent(s, g)) g.num_kv_heads = g.num_heads;
@@ -66,11 +65,14 @@ void read_experts(const ConfigSizes& s, Geometry& g) {
       s.first({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts", "n_experts"});
   if (g.num_experts < 2) g.num_experts = 0;
   if (g.num_experts == 0) return;
-  g.experts_per_token = std::min(g.num_experts, s.first({"num_experts_per_tok", "experts_per_token", "moe_top_k", "moe_topk", "moe_k",
-                                                         "top_k_experts", "num_selected_experts", "num_experts_per_token", "topk"},
-                                                        s.has({"router_jitter_noise"}) ? 1 : 2));
-  constexpr const char* kWidth[] = {"moe_intermediate_size",  "expert_intermediate_size", "moe_ffn_hidden_size",
-                                    "expert_ffn_hidden_size", "expert_hidden_size",       "expert_dim"};
+  g.experts_per_token =
+      std::min(g.num_experts, s.first({"num_experts_per_tok", "experts_per_token", "moe_top_k", "moe_topk", "moe_k", "top_k_experts",
+                                       "num_selected_experts", "num_experts_per_token", "topk", "n_activated_experts", "num_selects"},
+                                      s.has({"router_jitter_noise"}) ? 1 : 2));
+  constexpr const char* kWidth[] = {"moe_intermediate_size", "expert_intermediate_size",
+                                    "moe_ffn_hidden_size",   "expert_ffn_hidden_size",
+                                    "expert_hidden_size",    "expert_dim",
+                                    "moe_inter_dim",         "size_experts"};
   // Where the MLPs of dense layers have a key of their own, the plain key is the experts'.
   const bool plain_is_experts = s.has({"intermediate_size_mlp", "dense_intermediate_size"});
   g.expert_feed_forward = s.first(kWidth, g.num_experts >= kSingleNeurons ? 1
@@ -83,68 +85,10 @@ void read_experts(const ConfigSizes& s, Geometry& g) {
   g.experts_joined = s.text({"model_type"}) == "dbrx";                                             // modeling_dbrx.py, DbrxExpertGLU
   g.num_shared_experts = s.first({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"});
   const int64_t one = s.first({"moe_shared_expert_intermediate_size"}, g.expert_feed_forward);
-  g.shared_feed_forward =
-      s.first({"shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"},
-              s.is_true({"enable_moe_block"}) ? g.feed_forward : g.num_shared_experts * one);  // Gemma 4: an MLP beside the experts
-}
-
-bool is_of(const ConfigSizes& s, std::initializer_list<const char*> types) {
-  const std::string own = s.text({"model_type"});
-  return std::any_of(types.begin(), types.end(), [&own](const char* one) { return own == one; });
-}
-
-// Both halves of a gated MLP are stated as one width: modeling_qwen.py (QWenMLP), Molmo's and OLMo's ff_proj, modeling_moshi.py
-// (MoshiGatingMLP).
-bool states_both_halves(const ConfigSizes& s) {
-  return is_of(s, {"qwen", "molmo", "hf_olmo", "moshi", "kyutai_speech_to_text"}) &&
-         s.has({"intermediate_size", "ffn_hidden_size", "ffn_dim", "mlp_hidden_size"});
-}
-
-bool is_gated(const ConfigSizes& s, const Geometry& g) {
-  // By their code alone: modeling_bitnet.py (relu of a gate), modeling_telechat.py.
-  if (states_both_halves(s) || is_of(s, {"bitnet", "telechat", "qwen"})) return true;
-  const std::string act = s.text({"hidden_act", "activation_function", "hidden_activation", "feed_forward_proj", "mlp_hidden_act",
-                                  "activation_type", "activation", "act_fn"});
-  const auto has = [&](const char* part) { return act.find(part) != std::string::npos; };
-  if (has("glu") || has("gated")) return true;
-  if (has("relu") || has("xielu")) return false;
-  if (s.has({"rms_norm_eps", "rms_norm_epsilon", "norm_eps"})) return true;
-  if (has("silu") || has("swish")) return true;
-  if (!act.empty() || encoder_kind(s) != nullptr || s.has({"layer_norm_eps", "layer_norm_epsilon", "type_vocab_size"})) return false;
-  // Nothing is said: four times the width is what MLPs of two matrices have; a gated one has two thirds of it, or another width.
-  return s.first(kMlpKeys) != 4 * g.hidden;
-}
-
-// Encoders, and pairs of encoder and decoder: a decoder sees half of its own positions and all of the encoder's.
-bool sees_all_positions(const ConfigSizes& s, const LayerParts& parts) {
-  if (s.is_true({"is_decoder"}) || parts.is_lone_decoder) return false;
-  const std::string type = s.text({"model_type"});
-  return encoder_kind(s) != nullptr || parts.decoders > 0 || type.find("bert") != std::string::npos ||
-         model_class(s).ends_with("ForMaskedLM");
-}
-
-// What BERT's descendants, OPT and T5 have: layer norms, biases, an MLP of two matrices; positions that are learned, where no rotation
-// is stated.
-void read_style(const ConfigSizes& s, const LayerParts& parts, Geometry& g) {
-  g.gated_mlp = is_gated(s, g);
-  if (!g.gated_mlp) g.activation = "gelu";
-  const bool rotates =
-      s.has({"rope_theta", "rope_parameters", "rope_scaling", "rotary_dim", "rotary_emb_base", "partial_rotary_factor"});
-  const EncoderKind* kind = encoder_kind(s);
-  if (kind == nullptr) {
-    // States of a scan know their order; the others turn by their position without saying so.
-    if (parts.scan > 0 || is_of(s, {"rwkv", "rwkv5", "rwkv6", "rwkv7", "telechat", "qwen", "xlstm"})) return;
-    if (s.has({"rms_norm_eps"}) || rotates || s.has({"relative_attention_num_buckets"})) return;
-    const bool silent = s.text({"hidden_act", "activation_function", "feed_forward_proj", "activation"}).empty();
-    if (!s.has({"type_vocab_size", "layer_norm_eps", "layer_norm_epsilon"}) && (g.gated_mlp || silent)) return;
-  }
-  g.norm = Norm::kLayer;
-  g.qkv_bias = g.output_bias = g.mlp_bias = true;
-  if (kind != nullptr) {
-    if (g.max_positions == 0) g.max_positions = kind->positions;
-    if (g.max_positions > kind->first_position) g.max_positions -= kind->first_position;
-  }
-  g.learned_positions = g.max_positions;
+  g.shared_feed_forward = s.first({"shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"},
+                                  s.is_true({"enable_moe_block", "residual_moe"})
+                                      ? g.feed_forward
+                                      : g.num_shared_experts * one);  // Gemma 4, Grok 2: an MLP beside the experts
 }
 
 // Parameters of one layer's mixer. Attention: the geometry's own, with the matrix of an output gate where there is one (Qwen3-Next and
@@ -155,8 +99,9 @@ double attention_parameters(const ConfigSizes& s, const Geometry& g) {
   const bool is_gated =
       s.has({"attn_output_gate"}) ? s.is_true({"attn_output_gate"}) : type.starts_with("qwen3_next") || type.starts_with("qwen3_5");
   double total = d(layer_parameters(g, 0).attention_matmul) + (is_gated ? h * heads : 0);
+  if (const std::string gate = s.text({"attention_gate_func"}); !gate.empty() && gate != "null") total += h * heads;  // K2-Horizon
   if (g.attention == Attention::kLatent) return total;
-  if (const double rank = d(s.first({"q_lora_rank"})); rank > 0) total += rank * (h + heads) - h * heads;
+  if (const double rank = d(s.first({"q_lora_rank", "share_q_dim"})); rank > 0) total += rank * (h + heads) - h * heads;
   if (const double rank = d(s.first({"o_lora_rank"})); rank > 0) total += rank * (heads + d(s.first({"o_groups"}, 1)) * h) - h * heads;
   return total;
 }
@@ -206,11 +151,22 @@ double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerPart
   const double rows = d(s.first({"vocab_size_per_layer_input"}));
   if (rows > 0) total += d(s.first({"hidden_size_per_layer_input"})) * d(g.num_layers) * (rows + 3 * h);
   // LongCat: two of each in a layer, beside its experts (modeling_longcat_flash.py).
-  if (is_of(s, {"longcat_flash"})) total += d(g.num_layers) * (attention + 6 * h * d(s.first({"ffn_hidden_size"})));
+  if (s.text({"model_type"}).starts_with("longcat")) total += d(g.num_layers) * (attention + 6 * h * d(s.first({"ffn_hidden_size"})));
+  // CogVLM: matrices of its own for pictures in each layer, beside those for text (modeling_cogvlm.py).
+  if (model_class(s) == "CogVLMForCausalLM") total += d(g.num_layers) * (attention + mlp);
   // Embeddings of a smaller width than the layers', with a projection; a larger number under that name is of rows (OLMo, Molmo).
   const double embedding = d(s.first({"embedding_size", "word_embed_proj_dim", "input_embedding_size"}, g.hidden));
   if (embedding < h) total += embedding * h - d(g.vocabulary) * (h - embedding);
   return total;
+}
+
+// What tokens pass through in part is planned as a part of the experts: experts of the value projection (K2-Horizon), and embeddings
+// of several tokens at once, as wide as the layers together (longcat_flash_ngram).
+void widen_experts(const ConfigSizes& s, Geometry& g) {
+  const double values = d(std::max<int64_t>(0, s.first({"mova_num_experts"}) - 1)) * d(g.num_layers) * d(g.num_kv_heads * g.head_size);
+  const double tables = d(s.first({"ngram_vocab_size_ratio", "oe_vocab_size_ratio"})) * d(g.vocabulary);
+  if (g.num_experts > 0)
+    g.expert_feed_forward += std::llround((values + tables) / (d(g.num_layers) * d(g.num_experts) * (g.gated_mlp ? 3 : 2)));
 }
 
 // The MLPs take what there is more or less than the geometry's layers have: of models with experts, more is a part that every token
@@ -270,6 +226,10 @@ void read_windows(const ConfigSizes& s, const LayerParts& parts, Geometry& g) {
 // Transformers writes the key where it differs from its default, which is true.
 bool is_tied(const ConfigSizes& s) {
   const std::string said = s.text({"tie_word_embeddings", "tie_embeddings", "tie_embedding", "weight_tying"});
+  // Their own classes have false (configuration_deepseek.py, modeling_step3.py, configuration_longcat_flash.py), and files with
+  // model_type are of known families.
+  const std::string_view own = model_class(s);
+  if (said.empty() && (own.starts_with("Deepseek") || own.starts_with("Step3") || own.starts_with("Longcat"))) return false;
   return said.empty() || said == "true";
 }
 
@@ -303,8 +263,9 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
   g.layer_class = "DecoderLayer";
   g.hidden =
       s.first({"hidden_size", "d_model", "n_embd", "n_embed", "dim", "model_dim", "hidden_dim", "embed_dim", "encoder_hidden_size"});
-  g.vocabulary = s.first({"vocab_size", "padded_vocab_size", "n_vocab"});
-  g.feed_forward = s.first(kMlpKeys, 4 * g.hidden);
+  constexpr int64_t kVocabularyOfT5 = 32128;  // T5Config of Transformers 5.23, for files that leave it out
+  g.vocabulary = s.first({"vocab_size", "padded_vocab_size", "n_vocab"}, is_of(s, {"t5"}) ? kVocabularyOfT5 : 0);
+  g.feed_forward = stated_mlp_width(s, 4 * g.hidden);
   if (s.is_true({"block_auto_adjust_ff_dim"}))
     g.feed_forward = 2 * g.feed_forward / 3;  // LLaMA's rule: as many parameters as two matrices
   if (states_both_halves(s)) g.feed_forward /= 2;
@@ -320,19 +281,20 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
                  "describe it: distsetup explain DS0201");
   g.expert_layer = std::move(parts.expert_layer);
   g.max_positions = s.first({"max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "n_ctx"});
-  g.tied_embeddings = is_tied(s);
+  g.tied_embeddings = is_tied(s) || !scores_vocabulary(s);  // a class without scores has no second matrix
   read_heads(s, parts.heads_per_group, g);
   if (parts.scan == parts.layers && parts.attention == 0) {  // the heads that it states are the scan's
     g.head_size = std::min(kUsualHead, g.hidden);
     g.num_heads = g.num_kv_heads = g.hidden / g.head_size;
   }
   read_style(s, parts, g);
+  widen_experts(s, g);
   g.bidirectional = sees_all_positions(s, parts);
   g.source = "config.json, read by its sizes alone";
-  const bool is_encoder = encoder_kind(s) != nullptr,
+  const bool is_encoder = encoder_kind(s) != nullptr, has_own_code = s.has({"auto_map"}),
              shares = s.has({"num_hidden_groups"}) && s.first({"num_hidden_groups"}) < g.num_layers;
   g.family = kApproximations[parameters > 0                                 ? 2
-                             : is_encoder && !shares                        ? 3
+                             : is_encoder && !shares && !has_own_code       ? 3
                              : parts.decoders > 0 || g.norm == Norm::kLayer ? 1
                                                                             : 0]
                  .family;
@@ -362,6 +324,13 @@ Result<Geometry> approximate_geometry(const Value& config, const std::string& na
                          "gradients and optimizer state are {:.1f} times what they take; activations and time are not",
                          g.num_layers, groups, format_count(stored), d(planned) / d(stored))));
   }
+  // Ouro (arXiv 2510.25741), Nanbeige 4: the same layers several times over.
+  if (const int64_t passes = s.first({"total_ut_steps", "num_loops"}); passes > 1)
+    said.push_back(
+        warning(code::kUnsupportedArchitecture, config.location,
+                fmt::format("its {} layers run {} times over, and the plan counts one pass: parameters and states are right, "
+                            "activations and time are up to {} times as much",
+                            g.num_layers, passes, passes)));
   say_without_scores(config, said);
   if (Diagnostics wrong = validate(g, config.location); has_error(wrong)) return wrong;
   return {std::move(g), std::move(said)};

@@ -24,7 +24,7 @@ int64_t mean(const Value& list) {
   double sum = 0;
   int64_t count = 0;
   for (const Value& item : list.items) {
-    sum += static_cast<double>(positive(item));
+    sum += static_cast<double>(item.items.empty() ? positive(item) : mean(item));
     ++count;
   }
   return count == 0 ? 0 : std::llround(sum / static_cast<double>(count));
@@ -83,19 +83,21 @@ void read_single_parts(const std::vector<std::string>& words, LayerParts& parts)
 
 // How many layers of a model that has other mixers too attend: listed by number, or each n-th. 0: not said.
 int64_t attention_layers(const ConfigSizes& s, int64_t layers) {
-  const Value* listed = s.find({"attn_layer_indices", "attn_layer_idx", "full_attn_idxs", "full_attn_layers", "attention_layers_idx"});
+  const Value* listed = s.find(
+      {"attn_layer_indices", "attn_layer_idx", "full_attn_idxs", "full_attn_layers", "attention_layers_idx", "attn_layer_idxs"});
   if (listed != nullptr && !listed->items.empty()) return static_cast<int64_t>(listed->items.size());
   if (const Value* kinds = s.find({"attn_type_list"}); kinds != nullptr && !kinds->items.empty())
     return std::count_if(kinds->items.begin(), kinds->items.end(), [](const Value& v) { return v.text == "1"; });
-  const int64_t every = s.first({"attn_layer_period", "full_attention_interval", "mamba_step"});
+  const int64_t every = s.first({"attn_layer_period", "full_attention_interval", "mamba_step", "mb_per_layer"});
   return every > 0 ? std::max<int64_t>(1, layers / every) : 0;
 }
 
 bool has_scan(const ConfigSizes& s) {
-  return s.has({"state_size", "ssm_state_size", "mamba_d_state", "d_state", "ssm_cfg"}) || contains(s.text({"model_type"}), "mamba");
+  return !s.has({"hyena_layer_idxs"}) &&
+         (s.has({"state_size", "ssm_state_size", "mamba_d_state", "d_state", "ssm_cfg"}) || contains(s.text({"model_type"}), "mamba"));
 }
 bool has_linear(const ConfigSizes& s) { return s.has({"linear_num_key_heads", "linear_attn_config", "attn_type_list"}); }
-bool has_convolution(const ConfigSizes& s) { return s.has({"conv_L_cache"}); }  // LFM2
+bool has_convolution(const ConfigSizes& s) { return s.has({"conv_L_cache", "hyena_layer_idxs"}); }  // LFM2, Hyena
 
 // One map for each layer: {attention: {no_op, n_heads_in_group}, ffn: {ffn_mult}}.
 void read_blocks(const Value& blocks, LayerParts& parts) {
@@ -136,6 +138,7 @@ void read_mixers(const ConfigSizes& s, LayerParts& parts) {
   const int64_t attend = std::min(layers, attention_layers(s, layers));
   parts.attention = attend;
   add(parts, scans ? Mixer::kScan : linear ? Mixer::kLinear : Mixer::kConvolution, layers - attend);
+  if (s.text({"d_intermediate"}) == "0") parts.mlps = 0;  // Mamba-2 with some attention, as state-spaces writes it
   if (!scans || attend > 0) return;
   if (s.has({"num_attention_heads"}))
     parts.attention = layers;  // side by side (Falcon-H1, Hymba)
@@ -152,6 +155,7 @@ std::vector<int64_t> numbers(const Value* value) {
   for (size_t at = 0; at < value->text.size();) {
     const size_t comma = std::min(value->text.find(',', at), value->text.size());
     Value item;
+    item.kind = Value::Kind::kScalar;
     item.text = value->text.substr(at, comma - at);
     all.push_back(as_int(item).value.value_or(-1));
     at = comma + 1;
@@ -165,7 +169,8 @@ void read_expert_layers(const ConfigSizes& s, LayerParts& parts) {
   std::vector<bool> experts(layers, true);
   if (const Value* kinds = s.find({"mlp_layer_types"}); kinds != nullptr && kinds->items.size() == layers) {
     for (size_t i = 0; i < layers; ++i) experts[i] = kinds->items[i].text != "dense";
-  } else if (const Value* listed = s.find({"moe_layers", "moe_layers_enum"}); listed != nullptr && !numbers(listed).empty()) {
+  } else if (const Value* listed = s.find({"moe_layers", "moe_layers_enum", "moe_layers_idx"});
+             listed != nullptr && !numbers(listed).empty()) {
     std::fill(experts.begin(), experts.end(), false);
     for (const int64_t i : numbers(listed))
       if (i >= 0 && i < parts.layers) experts[static_cast<size_t>(i)] = true;
@@ -240,12 +245,14 @@ LayerParts layer_parts(const ConfigSizes& s, int64_t num_experts) {
   if (parts.layers == 0) parts.layers = static_cast<int64_t>(layer_words(s, 0).size());
   // A decoder alone, which keeps its attention to an encoder (BartForCausalLM).
   parts.is_lone_decoder = encoders > 0 && decoders > 0 && model_class(s).ends_with("ForCausalLM");
+  // An encoder alone (T5EncoderModel): the file counts its layers, and those of a decoder that is not there.
   if (parts.is_lone_decoder) {
     parts.layers = parts.decoders = decoders;
-  } else if (encoders > 0 && decoders > 0) {
+  } else if (encoders > 0 && decoders > 0 && !model_class(s).ends_with("EncoderModel")) {
     parts.layers = encoders + decoders;
     parts.decoders = decoders;
-  } else if (s.is_true({"is_encoder_decoder"})) {  // T5 names its encoder's layers alone, or both numbers
+  } else if (s.is_true({"is_encoder_decoder"}) &&
+             !model_class(s).ends_with("EncoderModel")) {  // T5 names its encoder's layers alone, or both numbers
     parts.decoders = decoders > 0 ? decoders : parts.layers;
     parts.layers += parts.decoders;
   }

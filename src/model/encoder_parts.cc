@@ -78,10 +78,13 @@ std::string_view model_class(const ConfigSizes& s) {
 
 bool scores_vocabulary(const ConfigSizes& s) {
   const std::string_view named = model_class(s);
-  const bool finds_replaced_tokens = named == "ElectraForPreTraining";
-  for (const char* part : {"Classification", "QuestionAnswering", "MultipleChoice"})
-    if (named.ends_with(part)) return false;
-  return !finds_replaced_tokens;
+  const auto ends = [&named](const char* part) { return named.ends_with(part); };
+  const auto has = [&named](const char* part) { return named.find(part) != std::string_view::npos; };
+  if (ends("Classification") || ends("QuestionAnswering") || ends("MultipleChoice") || ends("RewardModel")) return false;
+  if (named == "ElectraForPreTraining") return false;  // which finds tokens that were replaced
+  // The model alone (Qwen2Model, T5EncoderModel). ChatGLM and models with pictures have a head under such names.
+  const bool has_head = has("LMHead") || has("DoubleHeads") || has("ChatGLM") || has("Chat") || has("_D_");
+  return !ends("Model") || has_head;
 }
 
 double parameters_beside_layers(const ConfigSizes& s, const Geometry& g, const LayerParts& parts) {

@@ -187,6 +187,8 @@ bool has_layers_of(const Presets& presets, const Value& type, const Value& confi
   // DeepSeek's own code has layers of plain attention for these (modeling_deepseek.py, ATTENTION_CLASSES).
   const Value *rank = config.find("kv_lora_rank"), *is_latent = config.find("use_mla");
   if ((rank != nullptr && rank->kind == Value::Kind::kNull) || (is_latent != nullptr && is_latent->text == "false")) return false;
+  // SantaCoder, a GPT-2 with one head of keys and values (modeling_gpt2_mq.py).
+  if (const Value* heads = config.find("attention_head_type"); heads != nullptr && heads->text == "multiquery") return false;
   const Result<Family> family = find_family(presets, type.text, type.location);
   if (!family.ok() || family->layer_kinds.empty()) return true;  // what is wrong with it is said elsewhere
   const Value* kinds = config.find("layer_types");

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -26,7 +27,21 @@ const Value* text_part(const Value& config) {
     const Value* part = config.find(key);
     if (part != nullptr && part->kind == Value::Kind::kMap) return part;
   }
-  return nullptr;
+  // Donut, TrOCR: an encoder of pictures and a decoder of text; InfiMM.
+  const Value *decoder = config.find("decoder"), *language = config.find("language");
+  if (decoder != nullptr && decoder->kind == Value::Kind::kMap && config.find("encoder") != nullptr) return decoder;
+  return language != nullptr && language->kind == Value::Kind::kMap ? language : nullptr;
+}
+
+// Fuyu's text part is a name alone: its sizes stand in the whole.
+void take_sizes(const Value& whole, Value& part) {
+  constexpr std::string_view kLayers = "num_hidden_layers";
+  if (part.find(kLayers) != nullptr || part.find("hidden_size") != nullptr || whole.find(kLayers) == nullptr) return;
+  for (const auto& [key, value] : whole.entries) {
+    if (value.kind == Value::Kind::kMap || part.find(key) != nullptr) continue;
+    part.entries.push_back({key, value});
+    part.key_locations.push_back(value.location);
+  }
 }
 
 // What a text part does not say because it is as its class has it (LLaVA 1.5 names the class and little more).
@@ -152,6 +167,7 @@ Result<Geometry> read_geometry(const Presets& presets, const Value& config, cons
   if (const Value* text = text_part(config); !is_known && text != nullptr) {  // a model with pictures or sound
     Value own = *text;
     take_tied(config, directory, own);
+    take_sizes(config, own);
     add_defaults(presets, own);
     return as_text_part(read_geometry(presets, own, name, ""), *text, type ? type->text : "");
   }
@@ -166,7 +182,19 @@ Result<Geometry> read_geometry(const Presets& presets, const Value& config, cons
   if (!family.ok()) return family.diagnostics;
   Diagnostics diagnostics;
   Geometry g = read_config(config, *family, name, diagnostics);
-  if (has_error(diagnostics)) return diagnostics;
+  if (has_error(diagnostics)) {
+    // A form that the family's file refuses: its sizes are stated all the same.
+    const auto is_refused = [](const Diagnostic& d) {
+      return d.severity != Severity::kError || d.code == code::kUnsupportedArchitecture;
+    };
+    if (!std::all_of(diagnostics.begin(), diagnostics.end(), is_refused)) return diagnostics;
+    Result<Geometry> near =
+        approximate_geometry(config, name, directory.empty() ? 0 : count_in_safetensors(directory), "this form of model_type");
+    if (!near.ok()) return diagnostics;
+    for (const Diagnostic& one : diagnostics)
+      if (one.severity == Severity::kError) near.diagnostics.push_back(note(one.code, one.location, one.message));
+    return near;
+  }
   append(diagnostics, validate(g, config.location));
   if (has_error(diagnostics)) return diagnostics;
   say_without_scores(config, diagnostics);

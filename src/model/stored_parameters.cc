@@ -1,11 +1,16 @@
 #include "model/stored_parameters.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "base/value_json.h"
 
@@ -53,21 +58,52 @@ Numbered numbered(const std::string& stem) {
   return {stem.substr(0, stem.rfind('-', of - 1)) + stem.substr(of), std::atoi(stem.c_str() + of + 4)};
 }
 
+bool is_of_weights(const std::string& stem) {
+  for (const char* other : {"adapter_", "consolidated", "optimizer", "ema"})
+    if (stem.starts_with(other)) return false;
+  return !stem.ends_with(".fp16");  // the same again, in Diffusers' folders
+}
+
+// The files that hold the weights, as Transformers looks for them: those of the index, one file of the usual name, or a numbered set.
+// Otherwise all that may. Nothing: some are missing.
+std::vector<fs::path> files_of_weights(const fs::path& directory) {
+  std::error_code failure;
+  const fs::path index = directory / "model.safetensors.index.json", whole = directory / "model.safetensors";
+  if (std::ifstream file(index, std::ios::binary); file) {
+    const Result<Value> read = parse_json(std::string{std::istreambuf_iterator<char>(file), {}}, index.string());
+    const Value* map = read.ok() ? read->find("weight_map") : nullptr;
+    std::set<fs::path> named;
+    for (size_t i = 0; map != nullptr && i < map->entries.size(); ++i) named.insert(directory / map->entries[i].second.text);
+    const bool are_here =
+        std::all_of(named.begin(), named.end(), [&failure](const fs::path& one) { return fs::is_regular_file(one, failure); });
+    return are_here ? std::vector<fs::path>(named.begin(), named.end()) : std::vector<fs::path>{};
+  }
+  if (fs::is_regular_file(whole, failure)) return {whole};
+  std::vector<fs::path> others;
+  std::map<std::string, std::pair<std::vector<fs::path>, int>> sets;  // with how many there should be
+  for (fs::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
+    const std::string stem = it->path().stem().string();
+    if (it->path().extension() != ".safetensors" || !is_of_weights(stem)) continue;
+    const Numbered part = numbered(stem);
+    if (part.of == 0) {
+      others.push_back(it->path());
+      continue;
+    }
+    sets[part.name].first.push_back(it->path());
+    sets[part.name].second = part.of;
+  }
+  for (const auto& [name, set] : sets)
+    if (static_cast<int>(set.first.size()) == set.second) return set.first;
+  return sets.empty() ? others : std::vector<fs::path>{};
+}
+
 }  // namespace
 
 int64_t count_in_safetensors(const std::string& directory) {
   constexpr double kMost = 1e15;
-  std::error_code failure;
   double total = 0;
-  std::map<std::string, std::pair<int, int>> parts;  // how many there are, and should be
-  for (fs::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
-    const std::string stem = it->path().stem().string();
-    if (it->path().extension() != ".safetensors" || stem.starts_with("adapter_") || stem.starts_with("consolidated")) continue;
-    if (const Numbered part = numbered(stem); part.of > 0) {
-      ++parts[part.name].first;
-      parts[part.name].second = part.of;
-    }
-    const std::optional<Value> tensors = header_of(it->path());
+  for (const fs::path& path : files_of_weights(directory)) {
+    const std::optional<Value> tensors = header_of(path);
     if (!tensors) return 0;
     for (const auto& [name, tensor] : tensors->entries) {
       const double elements = name == "__metadata__" ? 0 : elements_of(name, tensor);
@@ -75,8 +111,6 @@ int64_t count_in_safetensors(const std::string& directory) {
       total += elements;
     }
   }
-  for (const auto& [name, count] : parts)
-    if (count.first != count.second) return 0;
   return std::llround(total);
 }
 

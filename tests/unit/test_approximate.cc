@@ -10,6 +10,7 @@
 #include "model/hf_config.h"
 #include "model/stored_parameters.h"
 #include "planner/search/make_plan.h"
+#include "support/config_text.h"
 #include "support/presets.h"
 #include "support/problems.h"
 #include "support/temporary_directory.h"
@@ -17,12 +18,6 @@
 using namespace distsetup;
 
 namespace {
-
-Result<Geometry> read(const std::string& text, const std::string& directory = "") {
-  return geometry_from_hf_config(presets(), *parse_json(text, "config.json"), "mine", directory);
-}
-
-double share(const Geometry& g, double parameters) { return static_cast<double>(count_parameters(g).total) / parameters; }
 
 // A file of safetensors with one tensor of so many elements, without its data: the header is all that is read.
 void write_header(const std::string& path, int64_t rows, int64_t columns) {
@@ -170,7 +165,7 @@ TEST_CASE("approximate: the tensors of safetensors files say how many parameters
   REQUIRE(g.ok());
   CHECK(share(*g, 400e6) == Approx(1).margin(0.001));
   CHECK(g.diagnostics[0].message.find("counted in its safetensors files") != std::string::npos);
-  std::ofstream(folder.path() + "/cut.safetensors") << "short";
+  std::ofstream(folder.path() + "/model-00002-of-00002.safetensors") << "short";
   CHECK(count_in_safetensors(folder.path()) == 0);
   CHECK(count_in_safetensors("/no/such/folder") == 0);
 }
@@ -335,6 +330,23 @@ TEST_CASE("approximate: weights that cannot be counted by their tensors") {
   CHECK(counted({{"model.safetensors", whole}, {"consolidated.safetensors", whole}, {"adapter_model.safetensors", whole}}) == 1000);
   CHECK(counted({{"model-00001-of-00002.safetensors", whole}, {"model-00002-of-00002.safetensors", whole}}) == 2000);
   CHECK(counted({{"model-00001-of-00002.safetensors", whole}}) == 0);
+  // The same weights again: in another type, in one file, after another save; and what is no weight.
+  for (const char* again : {"model.fp16.safetensors", "model-00001-of-00001.safetensors", "ema_model.safetensors",
+                            "optimizer.safetensors", "pytorch_model.safetensors"})
+    CHECK(counted({{"model.safetensors", whole}, {again, whole}}) == 1000);
+  CHECK(counted({{"model-00001-of-00002.safetensors", whole},
+                 {"model-00002-of-00002.safetensors", whole},
+                 {"model-00001-of-00003.safetensors", whole}}) == 2000);
+  CHECK(counted({{"diffusion_pytorch_model.safetensors", whole}, {"diffusion_pytorch_model.fp16.safetensors", whole}}) == 1000);
+  const std::string index = R"({"weight_map": {"w": "a.safetensors", "v": "b.safetensors"}})";
+  const auto with_index = [&](const std::vector<std::string>& names) {
+    const TemporaryDirectory folder;
+    std::ofstream(folder.path() + "/model.safetensors.index.json") << index;
+    for (const std::string& name : names) write_header(folder.path() + "/" + name, 100, 10);
+    return count_in_safetensors(folder.path());
+  };
+  CHECK(with_index({"a.safetensors", "b.safetensors", "c.safetensors"}) == 2000);
+  CHECK(with_index({"a.safetensors"}) == 0);
   CHECK(counted({{"model.safetensors", R"({"l.qweight":{"dtype":"I32","shape":[100,10],"data_offsets":[0,4000]}})"}}) == 0);
   CHECK(counted({{"model.safetensors", R"({"w":{"dtype":"U8","shape":[100,10],"data_offsets":[0,1000]}})"}}) == 0);
   CHECK(counted({{"model.safetensors", R"({"w":{"dtype":"F8_E4M3","shape":[100,10],"data_offsets":[0,1000]},)"

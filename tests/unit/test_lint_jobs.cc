@@ -82,6 +82,8 @@ TEST_CASE("lint jobs: launchers that run on the first node only", "[lint]") {
          in_job("SL025", Found::kNothing, kTwo, "torchrun --standalone --nproc_per_node=8 t.py"),
          in_job("SL025", Found::kNothing, kTwo, "for n in $HOSTS; do ssh $n " + run + " & done\nwait"),
          in_job("SL025", Found::kNothing, kTwo, "mpirun -np 2 " + run),
+         in_job("SL025", Found::kError, kTwo, "# Usage: sbatch a.sh, or ssh to a node\n" + run),
+         in_job("SL025", Found::kNothing, kTwo, "for n in $(cat hosts); do ssh $n date; done\n" + run),
          in_job("SL025", Found::kNothing, "--nodes=1", "torchrun --nnodes=$SLURM_NNODES --nproc_per_node=8 t.py"),
          in_job("SL026", Found::kError, kTwo, "deepspeed t.py"),
          in_job("SL026", Found::kNothing, kTwo, "deepspeed --hostfile hosts t.py"),

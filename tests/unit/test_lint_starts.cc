@@ -231,7 +231,9 @@ TEST_CASE("lint starts: launchers, jobs and pods", "[lint]") {
   pod_of_four.replace(pod_of_four.find("--nproc_per_node=8, "), 20, "");
   pod_of_four.replace(pod_of_four.find("  pytorchReplicaSpecs"), 0, "  nprocPerNode: \"4\"\n");
   two_masters.replace(two_masters.find("replicas: 1"), 11, "replicas: 2");
-  check_starts({{"DL001", "error", "a.sh", "deepspeed --num_gpus 8 --include localhost:0,1 t.py\n"},
+  check_starts({{"DL002", "warning", "a.sh", "export CUDA_VISIBLE_DEVICES=0,1\ndeepspeed --include localhost:0,1 t.py\n"},
+                {"DL002", kNothing, "a.sh", "CUDA_VISIBLE_DEVICES=0,1\ndeepspeed --include localhost:$CUDA_VISIBLE_DEVICES t.py\n"},
+                {"DL001", "error", "a.sh", "deepspeed --num_gpus 8 --include localhost:0,1 t.py\n"},
                 {"DL001", "error", "a.sh", "deepspeed --num_nodes=1 --exclude localhost:0 t.py\n"},
                 {"DL001", kNothing, "a.sh", "deepspeed --include localhost:0,1 t.py --num_gpus 2\n"},
                 {"SL035", "error", "j.sbatch", job + "#SBATCH --gpus=12\nsrun python t.py\n"},

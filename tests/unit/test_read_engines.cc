@@ -96,3 +96,69 @@ TEST_CASE("engines: packing and the beta of DPO are settings of the files that s
   CHECK(packing("a.yaml", trl + "packing: true\npacking_strategy: wrapped\n").empty());
   CHECK(told_of("a.yaml", axolotl + "rl: dpo\nrl_beta: 0.01\n").text("options.preference_beta") == "0.01");
 }
+
+TEST_CASE("engines: what tools say in words of their own", "[read]") {
+  const auto told = [](const std::string& line, const char* field) { return told_of("a.sh", line + "\n").text(field); };
+  // A script loads its weights as the checkpoint has them: which type that is nobody says.
+  CHECK(told(kTrainer + "--torch_dtype auto", "precision.compute").empty());
+  CHECK(told(kTrainer + "--torch_dtype float32", "precision.compute") == "fp32");
+  CHECK(told(kTrainer, "precision.compute") == "fp32");
+  // torchtitan names a function by model and size.
+  const std::string titan = "torchrun --nproc_per_node 8 -m torchtitan.train --module llama3 --config ";
+  CHECK(told(titan + "llama3_8b", "model.name") == "llama3_8b");
+  CHECK(told(titan + "llama3_405b", "model.name") == "llama3.1_405b");
+  CHECK(told(titan + "llama3_debugmodel", "model.name").empty());
+  CHECK(told("swift sft --model a/b --use_flash_attn true", "derived.attention") == "flash2");
+  const std::string orl = "deepspeed --module openrlhf.cli.train_sft --pretrain a/b --micro_train_batch_size 2 --zero_stage 3 ";
+  CHECK(told(orl + "--flash_attn", "derived.attention") == "flash2");
+  CHECK(told(orl, "derived.attention").empty());
+  // LLaMA-Factory packs rows where it pre-trains.
+  const auto packs = [](const std::string& text) {
+    return told_of("a.yaml", "finetuning_type: full\ntemplate: llama3\n" + text).text("derived.packing");
+  };
+  CHECK(packs("stage: pt\n") == "true");
+  CHECK(packs("stage: pt\npacking: true\n") == "true");
+  CHECK(packs("stage: pt\npacking: false\n").empty());
+  CHECK(packs("stage: sft\npacking: true\n").empty());
+  // What DeepSpeed-Chat's third step trains is its actor.
+  const std::string chat =
+      "deepspeed --num_gpus 8 main.py --actor_learning_rate 5e-6 --actor_zero_stage 3 --num_warmup_steps 0 --foo 1";
+  CHECK(told(chat, "train.learning_rate") == "5e-06");
+  CHECK(told(chat, "strategy.sharding") == "zero3");
+  CHECK(told(chat, "train.warmup_steps") == "0");
+}
+
+TEST_CASE("engines: names of scripts of one's own", "[read]") {
+  const auto told = [](const std::string& line, const char* field) { return told_of("a.sh", line + "\n").text(field); };
+  // The fields of a dataclass, by the argument that holds it.
+  const std::string dotted =
+      "torchrun --nproc_per_node 8 train.py --training_arguments.per_device_train_batch_size 8 "
+      "--training_arguments.fp16 true --model.id gpt2 --training_arguments.learning_rate 1e-4";
+  CHECK(told(dotted, "micro_batch") == "8");
+  CHECK(told(dotted, "precision.compute") == "fp16");
+  CHECK(told_of("a.sh", dotted + " --training_arguments.deepspeed conf/z2.json\n").has_lost("deepspeed=conf/z2.json: it is a file"));
+  CHECK(told("python train.py --other.learning_rate 1e-4 --other.fp16 true --a 1", "precision.compute").empty());
+  // SwissArmyTransformer has Megatron's names and adapters of its own.
+  const std::string sat =
+      "deepspeed --num_gpus 4 finetune.py --train-iters 100 --lr 1e-4 --lr-decay-style cosine --zero-stage 1 "
+      "--lora_rank 10 --use_lora --batch-size 2 --save-interval 50";
+  CHECK(told(sat, "strategy.sharding") == "zero1");
+  CHECK(told(sat, "train.finetune") == "lora");
+  CHECK(told(sat, "train.lora_rank") == "10");
+  // GaLore's children, diffusers and MAE.
+  const std::string own = "torchrun --nproc_per_node 8 t.py --lr 1e-4 --foo 1 ";
+  CHECK(told(own + "--num_training_steps 60000", "train.steps") == "60000");
+  CHECK(told(own + "--checkpoints_total_limit 5", "checkpoint.keep") == "5");
+  CHECK(told(own + "--accum_iter 4", "gradient_accumulation") == "4");
+}
+
+TEST_CASE("engines: a setting that has no place is named, and one that has is kept", "[read]") {
+  const auto file = [](const std::string& more) {
+    return told_of("a.json", R"({"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": )" + more);
+  };
+  CHECK(file(R"(true}, "train_micro_batch_size_per_gpu": 1})").text("options.gathers_on_save") == "true");
+  CHECK(file(R"(false}, "train_micro_batch_size_per_gpu": 1})").text("options.gathers_on_save") == "false");
+  const std::string half = R"(true}, "fp16": {"enabled": "auto", "min_loss_scale": )";
+  CHECK(file(half + "1e-10}}").has_lost("fp16.min_loss_scale=1e-10"));
+  CHECK_FALSE(file(half + "2}}").has_lost("fp16.min_loss_scale"));
+}

@@ -71,7 +71,7 @@ bool reaches_nodes_otherwise(const JobScript& in, const std::vector<const Launch
   }
   for (const char* mark :
        {"export -f", "pdsh", "clush", "ssh ", "mpirun", "mpiexec", "sbatch ", "parallel ", "SLURM_PROCID\" ]", "SLURM_PROCID ]"}) {
-    if (in.d.text.find(mark) != std::string::npos) return true;
+    if (mentions(in, mark)) return true;
   }
   return false;
 }
@@ -106,7 +106,7 @@ void sl_first_node(const JobScript& in, const LaunchLine& line, int64_t nodes) {
     const LaunchStage* stage = one.find(LaunchProgram::kDeepspeed);
     return stage != nullptr && names_nodes(*stage);
   });
-  if (deepspeed == nullptr || is_reached || in.d.text.find("/job/hostfile") != std::string::npos) return;
+  if (deepspeed == nullptr || is_reached || mentions(in, "/job/hostfile")) return;
   in.report.add("SL026", in.d, deepspeed->span,
                 fmt::format("deepspeed without a hostfile uses the first of {} nodes: the others idle", nodes));
 }

@@ -37,6 +37,16 @@ std::vector<const LaunchLine*> inner_lines(const JobScript& in, const LaunchLine
 
 }  // namespace
 
+bool mentions(const JobScript& in, std::string_view words) {
+  const std::string_view text = in.d.text;
+  for (size_t at = text.find(words); at != std::string_view::npos; at = text.find(words, at + 1)) {
+    const size_t line = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
+    const size_t first = text.find_first_not_of(" \t", line);
+    if (first >= at || text[first] != '#') return true;
+  }
+  return false;
+}
+
 const LaunchStage* launcher_of(const LaunchLine& line) {
   for (const LaunchProgram program : {LaunchProgram::kTorchrun, LaunchProgram::kDeepspeed, LaunchProgram::kAccelerate}) {
     if (const LaunchStage* stage = line.find(program)) return stage;

@@ -36,6 +36,8 @@ inline SrunTasks tasks_of(const JobScript& in, const LaunchStage& srun) {
 }
 inline SrunTasks tasks_of_job(const JobScript& in) { return foreign::tasks_of_job(in.part.script, in.setup.context.nodes); }
 
+// Whether the script has these words where they act: "# Usage: sbatch train.sh" submits nothing.
+bool mentions(const JobScript& in, std::string_view words);
 const LaunchStage* launcher_of(const LaunchLine& line);  // torchrun, deepspeed or accelerate; nullptr: none
 // The launcher that a line starts, itself or inside its bash -c or script; nullptr: none.
 const LaunchStage* launcher_under(const JobScript& in, const LaunchLine& line);

@@ -252,7 +252,9 @@ void dl_command(const Document& d, const ScriptPart& part, const LaunchStage& ru
   const bool is_chosen = include != nullptr || exclude != nullptr || run.has("num_gpus") || (nodes && *nodes > 1);
   if (is_chosen) {
     for (const EnvironmentSetting& one : d.environment) {
-      if (one.name == "CUDA_VISIBLE_DEVICES")
+      // CUDA_VISIBLE_DEVICES=0,1 and --include localhost:$CUDA_VISIBLE_DEVICES: the choice is made of it.
+      if (one.name == "CUDA_VISIBLE_DEVICES" && d.text.find("$CUDA_VISIBLE_DEVICES") == std::string::npos &&
+          d.text.find("${CUDA_VISIBLE_DEVICES") == std::string::npos)
         report.add("DL002", d, one.span, "CUDA_VISIBLE_DEVICES is silently ignored once GPUs are chosen on deepspeed's command line");
     }
   }

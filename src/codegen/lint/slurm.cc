@@ -45,10 +45,10 @@ void sl_one_node_each(const JobScript& in, const LaunchLine& line, const LaunchS
   const SrunTasks counts = tasks_of(in, srun);
   const LaunchStage* run = launcher_under(in, line);
   if (run == nullptr || run->program != LaunchProgram::kTorchrun || counts.nodes < 2 || counts.per_node != 1) return;
-  if (run->has("nnodes") || run->has("standalone") || in.d.text.find("PET_NNODES") != std::string::npos) return;
+  if (run->has("nnodes") || run->has("standalone") || mentions(in, "PET_NNODES")) return;
   if (!is_here(in, *run) || has_unknown_words(in, *run)) return;
   for (const char* mark : {"SLURM_PROCID", "SLURM_NODEID"}) {  // a share of the work for each
-    if (in.d.text.find(mark) != std::string::npos && !run->has("node_rank")) return;
+    if (mentions(in, mark) && !run->has("node_rank")) return;
   }
   const bool is_to_meet = run->has("rdzv_endpoint") || run->has("master_addr");
   in.report.add("TR009", in.d, run->span,

@@ -13,8 +13,6 @@
 namespace distsetup::lint {
 namespace {
 
-bool mentions(const JobScript& in, std::string_view what) { return in.d.text.find(what) != std::string::npos; }
-
 void sl_logs(const JobScript& in) {
   std::vector<const Directive*> late;
   for (const Directive& one : in.part.script.directives) {

@@ -109,6 +109,7 @@ bool is_script_of_trl(const std::string& program) {
 // What a script that takes a tool's arguments has beside them.
 void take_names_of_scripts(const std::string& program, Reading& reading) {
   take_usual_names(reading);
+  take_sharding(reading);
   take_model(reading);
   explain_own_arguments(program, reading);
   name_file_of_deepspeed(reading);
@@ -285,8 +286,24 @@ Result<Reading> best_reading(const TemplateSet& templates, const std::vector<std
   return best;
 }
 
-Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& found,
+namespace {
+
+// --training_args.bf16 true: the fields of a dataclass that tyro, quinine and jsonargparse name by the argument that holds it.
+std::vector<FoundKey> without_dataclass(std::vector<FoundKey> found) {
+  for (FoundKey& one : found) {
+    const size_t dot = one.key.find('.');
+    const std::string head = lower(one.key.substr(0, dot));
+    const bool is_trainers = head == "training_args" || head == "training_arguments" || head == "train_args" || head == "trainer_args";
+    if (dot != std::string::npos && is_trainers) one.key.erase(0, dot + 1);
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<Reading> reading_of_program(const TemplateSet& templates, const std::string& program, const std::vector<FoundKey>& keys,
                                    const std::string& file) {
+  const std::vector<FoundKey> found = without_dataclass(keys);
   const std::vector<std::string> tables = tables_of(templates, {"arguments", "json", "yaml"});
   const FileSource source{nullptr, found, nullptr};
   // A tool's own command line takes its own names, however few of them there are.

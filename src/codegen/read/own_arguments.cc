@@ -115,6 +115,23 @@ void take_precision(Reading& reading) {
   }
 }
 
+// "--use_lora --lora_rank 10" beside another tool's names.
+void take_adapters(Reading& reading) {
+  const auto lost_key = [&reading](std::initializer_list<std::string_view> keys) {
+    return std::find_if(reading.lost.begin(), reading.lost.end(), [&keys](const LostKey& one) {
+      return std::any_of(keys.begin(), keys.end(), [&one](std::string_view key) { return is_same_key(one.key, key); });
+    });
+  };
+  const auto on = lost_key({"use_lora", "enable_lora"});
+  if (on == reading.lost.end() || !same_name(on->text, "true") || reading.fields.count("train.finetune") != 0) return;
+  reading.fields["train.finetune"] = {Json("lora"), on->key, on->at};
+  reading.lost.erase(on);
+  const auto rank = lost_key({"lora_rank", "lora_r"});
+  if (rank == reading.lost.end() || !number_of(rank->text) || reading.fields.count("train.lora_rank") != 0) return;
+  reading.fields["train.lora_rank"] = {value_of_text(rank->text), rank->key, rank->at};
+  reading.lost.erase(rank);
+}
+
 }  // namespace
 
 // Arguments that mean one thing wherever a script has them.
@@ -126,15 +143,17 @@ void take_usual_names(Reading& reading) {
   };
   static const std::vector<Usual> kUsual = {
       {"train.sequence_length", {"sequence_length", "max_seq_len", "max_seq_length", "seq_length", "seq_len"}},
-      {"train.learning_rate", {"lr", "learning_rate"}, false},
+      {"train.learning_rate", {"lr", "learning_rate", "actor_learning_rate"}, false},
       {"micro_batch", {"per_device_train_batch_size", "per_device_batch_size", "per_gpu_train_batch_size", "per_gpu_batch_size"}},
-      {"train.steps", {"max_train_steps"}},
+      {"train.steps", {"max_train_steps", "num_training_steps"}},
       {"train.min_learning_rate", {"min_lr", "lr_min", "final_lr"}, false},
       {"derived.min_learning_rate_factor", {"min_lr_ratio"}, false},
       {"train.grad_clip", {"clip_grad", "grad_clip", "clip_grad_norm", "gradient_clip_val"}, false},
       {"train.warmup_steps", {"lr_warmup_steps", "num_warmup_steps"}},
       {"checkpoint.every_steps", {"checkpointing_steps"}},
-      {"gradient_accumulation", {"gradient_accumulation_steps", "grad_accum_steps", "grad_accumulation_steps", "accumulation_steps"}}};
+      {"checkpoint.keep", {"checkpoints_total_limit"}},
+      {"gradient_accumulation",
+       {"gradient_accumulation_steps", "grad_accum_steps", "grad_accumulation_steps", "accumulation_steps", "accum_iter"}}};
   for (const Usual& usual : kUsual) {
     const auto given = reading.fields.find(usual.field);
     // Where the rate ends the schedule's name says, too, if nothing else does.
@@ -142,7 +161,9 @@ void take_usual_names(Reading& reading) {
     if (given != reading.fields.end() && !given->second.is_assumed && !is_implied) continue;
     const auto is_it = [&usual](const LostKey& one) {
       const std::optional<double> number = number_of(one.text);
-      const bool is_whole = number && *number >= 1 && *number < 1e7 && one.text.find_first_not_of("0123456789") == std::string::npos;
+      const double least = usual.field == "train.warmup_steps" ? 0 : 1;
+      const bool is_whole =
+          number && *number >= least && *number < 1e7 && one.text.find_first_not_of("0123456789") == std::string::npos;
       return number && (is_whole || !usual.is_whole) &&
              std::any_of(usual.keys.begin(), usual.keys.end(), [&one](std::string_view key) { return is_same_key(one.key, key); });
     };
@@ -159,6 +180,7 @@ void take_usual_names(Reading& reading) {
   }
   take_batch_of_diffusers(reading);
   take_precision(reading);
+  take_adapters(reading);
   // "--peft_method lora": adapters, by the name of what makes them.
   const auto is_adapters = [](const LostKey& one) {
     const bool is_its =
@@ -179,11 +201,25 @@ bool switches_adapters_on(const std::vector<FoundKey>& found) {
   });
 }
 
+// "--zero-stage 1" without a file of DeepSpeed's, as in SwissArmyTransformer, which makes the file of it.
+static void take_zero_stage_of_line(Reading& reading) {
+  const auto has_file = [](const LostKey& one) { return one.key.find("deepspeed_config") != std::string::npos || one.is_file; };
+  const auto stage = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
+    return is_same_key(one.key, "zero_stage") && one.text.size() == 1 && one.text[0] >= '0' && one.text[0] <= '3';
+  });
+  if (stage == reading.lost.end() || std::any_of(reading.lost.begin(), reading.lost.end(), has_file)) return;
+  if (reading.fields.count("derived.zero_stage") != 0 || reading.fields.count("strategy.sharding") != 0) return;
+  reading.fields.emplace("derived.zero_stage", ReadField{Json(stage->text[0] - '0'), stage->key, stage->at});
+  reading.fields.emplace("strategy.trainer", ReadField{Json("deepspeed"), stage->key, stage->at, true});
+  reading.lost.erase(stage);
+}
+
 void take_sharding(Reading& reading) {
   const auto is_given = [&reading](const char* field) { return reading.fields.count(field) != 0; };
-  // "--ds_stage 3": DeepSpeed's, by its name.
+  // "--ds_stage 3": DeepSpeed's, by its name; DeepSpeed-Chat's actor is what is trained.
   const auto stage = std::find_if(reading.lost.begin(), reading.lost.end(), [](const LostKey& one) {
-    const bool is_stage = is_same_key(one.key, "ds_stage") || is_same_key(one.key, "deepspeed_stage");
+    const bool is_stage =
+        is_same_key(one.key, "ds_stage") || is_same_key(one.key, "deepspeed_stage") || is_same_key(one.key, "actor_zero_stage");
     return is_stage && one.text.size() == 1 && one.text[0] >= '0' && one.text[0] <= '3';
   });
   if (stage != reading.lost.end() && !is_given("derived.zero_stage")) {
@@ -191,6 +227,7 @@ void take_sharding(Reading& reading) {
     reading.fields.emplace("strategy.trainer", ReadField{Json("deepspeed"), stage->key, stage->at, true});
     reading.lost.erase(stage);
   }
+  take_zero_stage_of_line(reading);
   // Megatron's word for states that are sharded, whatever else a script adds to its arguments; its own FSDP shards more.
   const auto lost_key = [&reading](std::string_view key) {
     return std::find_if(reading.lost.begin(), reading.lost.end(), [key](const LostKey& one) { return is_same_key(one.key, key); });

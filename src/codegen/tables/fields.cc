@@ -41,7 +41,7 @@ constexpr const char* kOptionFields[] = {
     // in where gradients are clipped, whether bf16 stands for the half precision that the GPU has, how often the data are trained on,
     // how closely preferences hold a model to its reference.
     "options.epochs", "options.preference_beta", "options.saves", "options.nested_quant", "options.gathers_on_save",
-    "options.clips_as_told", "options.half_of_gpu"};
+    "options.auto_cast", "options.clips_as_told", "options.half_of_gpu"};
 
 // What was trained on, as a user names it: the folders of the files, without those inside others; of one file itself.
 Json data_paths(const DataPlan& data) {

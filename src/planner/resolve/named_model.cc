@@ -23,6 +23,8 @@ void name_by_hub_id(const std::string& id, Geometry& model) {
 void say_how_to_download(const std::string& name, Diagnostics& diagnostics) {
   if (!is_hub_id(name)) return;
   for (Diagnostic& one : diagnostics) {
+    if (one.code == code::kUnknownModel && one.help.starts_with("did you mean"))
+      one.help += fmt::format("; or download its description: hf download {} config.json", name);
     if (one.code == code::kUnknownModel && one.help.starts_with("known:"))
       one.help = fmt::format("download its description: hf download {} config.json; or describe it: distsetup explain {}", name,
                              code::kUnknownModel);

@@ -80,8 +80,9 @@ void resolve_training(Resolving& r) {
   const int64_t assumed = assumed_sequence_length(r.plan().model);
   t.sequence_length =
       value_or<int64_t>(r, r.spec.integer("train.sequence_length"), assumed, fmt::format("sequence length {}", format_count(assumed)));
-  if (const LongestSequence ours = longest_sequence(r.plan().model); r.native() && ours.tokens > 0 && t.sequence_length > ours.tokens)
-    r.fail(code::kOutOfRange, "train.sequence_length",
+  if (const LongestSequence ours = longest_sequence(r.plan().model);
+      r.native() && ours.tokens > 0 && t.sequence_length > ours.tokens)  // another trainer has the kernel, and none more rows
+    r.fail(positions_in_table(r.plan().model) == ours.tokens ? code::kOutOfRange : code::kUnsupportedFeature, "train.sequence_length",
            fmt::format("sequences of {} tokens are too long for model '{}': {}", format_count(t.sequence_length), r.plan().model.name,
                        ours.why),
            fmt::format("--sequence-length {}", ours.tokens));
