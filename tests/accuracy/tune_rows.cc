@@ -51,8 +51,10 @@ Result<Setup> recipe_row(const Row& row, Setup s) {
     s.paged_optimizer = false;
     s.optimizer_implementation = OptimizerImplementation::kFused;
     s.frozen_dtype = s.finetune == Finetune::kQlora ? Dtype::kNf4Double : Dtype::kBf16;
-    s.lora = lora_targets(contains(notes, "Q,V") ? "qv" : "all", static_cast<int64_t>(number_after(notes, "rank ").value_or(8)));
-    if (!contains(notes, "Q,V") && !contains(notes, "all layers")) s.lora.key = false;
+    const bool narrow = contains(notes, "Q,V") || contains(notes, "q_proj and v_proj");
+    const auto rank = number_after(notes, contains(notes, "r=") ? "r=" : "rank ");
+    s.lora = lora_targets(narrow ? "qv" : "all", static_cast<int64_t>(rank.value_or(8)));
+    if (!narrow && !contains(notes, "all layers")) s.lora.key = false;
     s.lora.dtype = Dtype::kBf16;
   }
   const bool stated = s.micro_batch > 0;
