@@ -111,6 +111,33 @@ TEST_CASE("choices: axolotl's FSDP2 leaves the states in the type of the weights
   }
 }
 
+TEST_CASE("choices: torchtune keeps all states in the type of the weights and makes its logits in chunks") {
+  const Flags run = {{"model", "llama3.2_1b"}, {"code-base", "torchtune"}};
+  for (const char* trainer : {"fsdp2", "ddp"}) {
+    INFO(trainer);
+    Flags flags = run;
+    flags.insert(flags.end(), {{"trainer", trainer}, {"recompute", "full"}, {"offload-activations", "host"}});
+    CHECK(setup_of(flags).program == "torchtitan_eager");
+    flags.push_back({"compile", "true"});
+    const Setup s = setup_of(flags);
+    CHECK(s.program == "torchtitan_compiled");
+    CHECK(s.loss == LossHead::kChunkedLogits);
+    CHECK(s.parameter_dtype == Dtype::kBf16);
+    CHECK(s.state_dtype == Dtype::kBf16);
+    CHECK(s.optimizer_implementation == OptimizerImplementation::kFused);
+    flags.insert(flags.end(), {{"finetune", "lora"}});
+    CHECK(setup_of(flags).lora.dtype == Dtype::kBf16);
+  }
+  Flags split = run;
+  split.push_back({"trainer", "fsdp2"});
+  const MemoryEstimate memory = simulate_memory(setup_of(split));
+  check_bytes(term(memory, "parameter shard"), 2 * parameters(setup_of(split)) / 8);
+  check_bytes(term(memory, "optimizer state"), 4 * parameters(setup_of(split)) / 8);
+  Flags other = run;
+  other.push_back({"trainer", "fsdp1"});
+  CHECK(said(other).find("unsloth and torchtune of --trainer ddp") != std::string::npos);
+}
+
 TEST_CASE("choices: logits of DPO's reference are made while those of the policy are there") {
   for (const char* trainer : {"ddp", "fsdp1", "deepspeed"}) {
     INFO(trainer);

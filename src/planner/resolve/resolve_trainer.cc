@@ -46,7 +46,8 @@ void read_trainer(Resolving& r, std::string_view target) {
   const std::string code_base = r.spec.text("trainer.code_base").value_or("");
   if (!code_base.empty() && !has_variant(r.presets, name, code_base == "torchtitan" ? "transformers" : code_base))
     r.fail(code::kUnsupportedFeature, "trainer.code_base", fmt::format("trainer {} does not run the layers of {}", name, code_base),
-           "torchtitan, transformers and axolotl are of --trainer fsdp2, unsloth of --trainer ddp; others have one program each");
+           "torchtitan, transformers, axolotl and torchtune are of --trainer fsdp2, unsloth and torchtune of --trainer ddp; others "
+           "have one program each");
   Result<TrainerFacts> facts = find_trainer(r.presets, name, r.spec.at("trainer.name"), target);
   if (!facts.ok()) return append(r.said, std::move(facts.diagnostics));
   r.problem.trainer = std::move(*facts);

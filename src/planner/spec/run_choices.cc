@@ -32,7 +32,7 @@ const std::vector<AmbiguousChoice>& tools() {
        "--offload-activations host where checkpoints are \"unsloth\""},
       {"pytorch", "it is what all of them are made of: write ddp, fsdp1 or fsdp2, or unknown for a script of your own"},
       {"lightning", "it starts what PyTorch and DeepSpeed have: write ddp, fsdp1, fsdp2 or deepspeed, as its strategy says"},
-      {"torchtune", "it is FSDP2 on several GPUs: write fsdp2, and ddp for one"},
+      {"torchtune", "it is FSDP2 on several GPUs: write fsdp2 --code-base torchtune, and ddp --code-base torchtune for one"},
   };
   return table;
 }
@@ -42,6 +42,7 @@ const std::vector<SettingChoice>& code_bases() {
       {"torchtitan", {}, "its own layers and loss", ""},
       {"transformers", {"huggingface", "hf"}, "Transformers' layers and loss", ""},
       {"axolotl", {}, "fsdp2: Transformers' layers and loss, states in the type of the weights", ""},
+      {"torchtune", {}, "fsdp2, ddp: its own layers and loss, states in the type of the weights", ""},
       {"unsloth", {}, "ddp: Unsloth's layers and loss", ""},
   };
   return table;
