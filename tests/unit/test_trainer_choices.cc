@@ -111,6 +111,24 @@ TEST_CASE("choices: axolotl's FSDP2 leaves the states in the type of the weights
   }
 }
 
+TEST_CASE("choices: axolotl's DDP leaves the states in the type of the weights, adapters in fp32") {
+  for (const char* words : {"code-base", "launch-target"}) {
+    INFO(words);
+    Flags flags = {{"model", "llama3.2_1b"}, {"trainer", "ddp"}, {words, "axolotl"}};
+    const Setup full = setup_of(flags);
+    CHECK(full.program == "hf_eager");
+    CHECK(full.parameter_dtype == Dtype::kBf16);
+    CHECK(full.gradient_dtype == Dtype::kBf16);
+    CHECK(full.state_dtype == Dtype::kBf16);
+    flags.push_back({"finetune", "lora"});
+    const Setup adapters = setup_of(flags);
+    CHECK(adapters.frozen_dtype == Dtype::kBf16);
+    CHECK(adapters.lora.dtype == Dtype::kF32);
+    CHECK(adapters.gradient_dtype == Dtype::kF32);
+    CHECK(adapters.state_dtype == Dtype::kF32);
+  }
+}
+
 TEST_CASE("choices: torchtune keeps all states in the type of the weights and makes its logits in chunks") {
   const Flags run = {{"model", "llama3.2_1b"}, {"code-base", "torchtune"}};
   for (const char* trainer : {"fsdp2", "ddp"}) {
@@ -130,12 +148,36 @@ TEST_CASE("choices: torchtune keeps all states in the type of the weights and ma
   }
   Flags split = run;
   split.push_back({"trainer", "fsdp2"});
+  CHECK(resolved(split)->base.precision.master == Dtype::kBf16);
+  Flags in_fp32 = split;
+  in_fp32.push_back({"master-dtype", "fp32"});
+  CHECK(resolved(in_fp32)->base.precision.master == Dtype::kF32);
+  check_bytes(term(simulate_memory(setup_of(in_fp32)), "optimizer state"), 8 * parameters(setup_of(in_fp32)) / 8);
   const MemoryEstimate memory = simulate_memory(setup_of(split));
   check_bytes(term(memory, "parameter shard"), 2 * parameters(setup_of(split)) / 8);
   check_bytes(term(memory, "optimizer state"), 4 * parameters(setup_of(split)) / 8);
   Flags other = run;
   other.push_back({"trainer", "fsdp1"});
-  CHECK(said(other).find("unsloth and torchtune of --trainer ddp") != std::string::npos);
+  CHECK(said(other).find("axolotl, unsloth and torchtune of --trainer ddp") != std::string::npos);
+}
+
+TEST_CASE("choices: what a code base that is named has not is planned as the trainer's own, and said") {
+  Flags flags = {{"model", "llama3.2_1b"}, {"trainer", "fsdp2"}, {"tp", "2"}};
+  const auto says = [](const Flags& of) {
+    const Result<Problem> problem = resolved(of);
+    REQUIRE(problem.ok());
+    const std::vector<std::string>& all = problem->base.assumptions;
+    return std::any_of(all.begin(), all.end(), [](const std::string& a) { return a.starts_with("as FSDP2 (torchtitan) does it: "); });
+  };
+  CHECK_FALSE(says(flags));
+  for (const char* code_base : {"torchtune", "axolotl"}) {
+    INFO(code_base);
+    Flags named = flags;
+    named.push_back({"code-base", code_base});
+    CHECK(says(named));
+    named[2] = {"tp", "1"};
+    CHECK_FALSE(says(named));
+  }
 }
 
 TEST_CASE("choices: logits of DPO's reference are made while those of the policy are there") {

@@ -74,7 +74,8 @@ std::optional<LostKey> BundledSettings::lost(const ReadSetting& setting) const {
   if (setting.path == "trainer.attention" && is_native_) return because("the bundled trainer takes the kernel that suits its GPU");
   if (setting.path == "trainer.loss_head" && is_native_)
     return because("the bundled trainer makes its loss in ways of its own: --loss-head");
-  const bool is_of_ddp = setting.text == "unsloth" || setting.text == "torchtune", is_of_fsdp2 = setting.text != "unsloth";
+  const bool is_of_ddp = setting.text == "axolotl" || setting.text == "unsloth" || setting.text == "torchtune";
+  const bool is_of_fsdp2 = setting.text != "unsloth";
   if (setting.path == "trainer.code_base" && !(is_of_ddp && is_ddp_) && !(is_of_fsdp2 && is_fsdp2_))
     return because("another trainer runs it");
   if (setting.path == "launch.target" && is_other_) return because("another trainer runs it");

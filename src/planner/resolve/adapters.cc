@@ -156,6 +156,8 @@ void set_adapters(Setup& s, std::string_view kind) {
   if (s.compute != Dtype::kF32) {
     s.autocast = s.traits().autocast;
     s.lora.dtype = s.autocast && !s.software.adapters_in_compute_type ? Dtype::kF32 : Dtype::kBf16;
+    // PEFT makes them fp32 beside 16-bit weights (autocast_adapter_dtype), and what comes of them.
+    if (s.lora.dtype == Dtype::kF32) s.gradient_dtype = s.state_dtype = Dtype::kF32;
   }
   s.lora.rank = kRank;
   s.lora.query = s.lora.key = s.lora.value = s.lora.output = s.lora.gate = s.lora.up = s.lora.down = true;

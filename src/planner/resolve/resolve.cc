@@ -34,7 +34,11 @@ Result<Problem> resolve_variant(const Spec& spec, const Presets& presets, const 
   const bool is_lacking = !whole.ok() && std::any_of(whole.diagnostics.begin(), whole.diagnostics.end(), lacks);
   const Result<TrainerFacts> facts = find_trainer(presets, name, {}, target);
   const bool stands_for_none = whole.ok() && facts.ok() && adapts_experts_unplanned(*facts, whole->base);
-  return is_lacking || stands_for_none ? problem : whole;
+  if (is_lacking || stands_for_none) return problem;
+  const auto lacked = std::find_if(problem.diagnostics.begin(), problem.diagnostics.end(), lacks);
+  if (whole.ok() && target == code_base && lacked != problem.diagnostics.end())
+    whole->base.assumptions.push_back(fmt::format("as {} does it: {}", whole->trainer.label, lacked->message));
+  return whole;
 }
 
 // Weights without an fp32 master train worse: who wants them names the trainer, too.

@@ -184,6 +184,12 @@ bool is_named(const Resolving& r) {
   return target.starts_with("torchtitan") || target.starts_with("megatron");
 }
 
+// The weights of axolotl and torchtune are loaded in 16 bits, and nothing is kept beside them.
+bool loads_16_bits(const Resolving& r) {
+  const Setup& s = r.problem.trainer.defaults;
+  return !r.native() && !s.master_copy && s.parameter_dtype == Dtype::kBf16;
+}
+
 }  // namespace
 
 // The release that the target writes for, or that the user names.
@@ -194,6 +200,8 @@ void resolve_release(Resolving& r) {
   r.problem.setup.software.name = older->second.first;
   r.problem.trainer.release_day = older->second.second;
 }
+
+bool is_stored_in_16_bits(const Resolving& r) { return loads_16_bits(r) && r.spec.text("precision.master") != "fp32"; }
 
 void store_in_16_bits(Problem& problem) {
   problem.base.precision.master = Dtype::kBf16;
@@ -218,6 +226,10 @@ void resolve_storage(Resolving& r) {
     plan = setup = *text == "bf16" ? Dtype::kBf16 : Dtype::kF32;
   };
   PrecisionPlan& p = r.problem.base.precision;
+  if (loads_16_bits(r) && compute != Dtype::kF32) {
+    p.master = p.optimizer_state = is_stored_in_16_bits(r) ? Dtype::kBf16 : Dtype::kF32;
+    s.parameter_dtype = s.gradient_dtype = s.state_dtype = p.master;
+  }
   stored("precision.reduce", p.reduce, s.reduce_dtype);
   // Megatron has one buffer for both: of the parameters' type unless it reduces in fp32
   // (megatron/core/distributed/param_and_grad_buffer).

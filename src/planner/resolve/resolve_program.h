@@ -5,7 +5,8 @@
 namespace distsetup {
 
 void resolve_release(Resolving& r);
-void store_in_16_bits(Problem& problem);  // parameters that are their own master
+bool is_stored_in_16_bits(const Resolving& r);  // as its trainer does unless fp32 is asked for
+void store_in_16_bits(Problem& problem);        // parameters that are their own master
 void resolve_storage(Resolving& r);
 void resolve_program(Resolving& r);
 // Fills in the Setup that the models of its memory and time take.

@@ -46,8 +46,8 @@ void read_trainer(Resolving& r, std::string_view target) {
   const std::string code_base = r.spec.text("trainer.code_base").value_or("");
   if (!code_base.empty() && !has_variant(r.presets, name, code_base == "torchtitan" ? "transformers" : code_base))
     r.fail(code::kUnsupportedFeature, "trainer.code_base", fmt::format("trainer {} does not run the layers of {}", name, code_base),
-           "torchtitan, transformers, axolotl and torchtune are of --trainer fsdp2, unsloth and torchtune of --trainer ddp; others "
-           "have one program each");
+           "torchtitan, transformers, axolotl and torchtune are of --trainer fsdp2, axolotl, unsloth and torchtune of --trainer ddp; "
+           "others have one program each");
   Result<TrainerFacts> facts = find_trainer(r.presets, name, r.spec.at("trainer.name"), target);
   if (!facts.ok()) return append(r.said, std::move(facts.diagnostics));
   r.problem.trainer = std::move(*facts);
@@ -155,9 +155,9 @@ void resolve_precision(Resolving& r) {
   if (compute.empty()) {
     const AssumedCompute assumed = assumed_compute(r.spec, r.presets, r.inputs, r.native() || r.problem.trainer.has("fp16"));
     compute = name(assumed.compute);
-    r.assume(assumed.compute == Dtype::kF32
-                 ? fmt::format("fp32: {}", assumed.why)
-                 : fmt::format("{} with fp32 master weights{}{}", compute, assumed.why.empty() ? "" : ": ", assumed.why));
+    const char* beside = is_stored_in_16_bits(r) ? "alone, no fp32 master weights" : "with fp32 master weights";
+    r.assume(assumed.compute == Dtype::kF32 ? fmt::format("fp32: {}", assumed.why)
+                                            : fmt::format("{} {}{}{}", compute, beside, assumed.why.empty() ? "" : ": ", assumed.why));
   }
   PrecisionPlan& precision = r.plan().precision;
   precision.compute = compute == "fp32" ? Dtype::kF32 : compute == "fp16" ? Dtype::kF16 : compute == "fp8" ? Dtype::kF8 : Dtype::kBf16;

@@ -41,7 +41,7 @@ const std::vector<SettingChoice>& code_bases() {
   static const std::vector<SettingChoice> table = {
       {"torchtitan", {}, "its own layers and loss", ""},
       {"transformers", {"huggingface", "hf"}, "Transformers' layers and loss", ""},
-      {"axolotl", {}, "fsdp2: Transformers' layers and loss, states in the type of the weights", ""},
+      {"axolotl", {}, "fsdp2, ddp: Transformers' layers and loss, states in the type of the weights", ""},
       {"torchtune", {}, "fsdp2, ddp: its own layers and loss, states in the type of the weights", ""},
       {"unsloth", {}, "ddp: Unsloth's layers and loss", ""},
   };

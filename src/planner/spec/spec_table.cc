@@ -128,7 +128,7 @@ std::vector<SpecKey> make_keys() {
       text_key("trainer.program", {{"program", ""}}, "the trainer's",
                "whose operations the blocks run: a name in presets/programs (hf_eager, torchtitan_compiled, megatron_te)"),
       choice("trainer.code_base", {{"code-base", ""}}, code_bases(), "as --launch-target says, else the trainer's",
-             "whose layers and loss fsdp2 (torchtitan, transformers, axolotl, torchtune) and ddp (unsloth, torchtune) run"),
+             "whose layers and loss fsdp2 (torchtitan, transformers, axolotl, torchtune) and ddp (axolotl, unsloth, torchtune) run"),
       text_key("trainer.transformers", {{"transformers", ""}, {"transformers-version", ""}}, "the planned release",
                "release of Transformers that the trainer runs, such as 4.46, with the PyTorch of its month"),
       choice("trainer.loss_head", {{"loss-head", ""}}, loss_heads(), "the trainer's", "how logits become a loss"),
