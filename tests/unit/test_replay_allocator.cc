@@ -1,6 +1,8 @@
 // Each rule of the model of PyTorch's caching allocator, one by one.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "planner/replay/allocator.h"
@@ -62,6 +64,27 @@ TEST_CASE("replay allocator: best fit takes the smallest block that holds the re
   Block* taken = a.allocate(31 * kMiB + 512, AllocatorStream::kCompute);
   CHECK(taken->address == lowest);
   CHECK(a.reserved_bytes() == 128 * kMiB);
+}
+
+TEST_CASE("replay allocator: of equal blocks the lowest comes first, in whatever order they were given back") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    Allocator a = make();
+    std::vector<Block*> blocks;
+    std::vector<std::pair<int64_t, int64_t>> expected;  // size and address
+    for (int i = 0; i < 60; ++i) {
+      blocks.push_back(a.allocate((30 + 2 * static_cast<int64_t>(random() % 3)) * kMiB, AllocatorStream::kCompute));
+      expected.emplace_back(blocks.back()->size, blocks.back()->address);
+    }
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    for (Block* block : blocks) a.free(block);
+    std::sort(expected.begin(), expected.end());
+    for (const auto& [size, address] : expected) {
+      const Block* block = a.allocate(30 * kMiB - 512 * static_cast<int64_t>(random() % 9), AllocatorStream::kCompute);
+      REQUIRE(block->address == address);
+      REQUIRE(a.reserved_bytes() == a.peak_reserved_bytes());
+    }
+  }
 }
 
 TEST_CASE("replay allocator: free neighbours merge") {

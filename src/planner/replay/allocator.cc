@@ -32,32 +32,34 @@ bool before(const Block& a, const Block& b) { return a.size != b.size ? a.size <
 void Pool::insert(Block* block) {
   const auto bin = static_cast<size_t>(bin_of(block->size));
   block->free = true;
-  Block* last = nullptr;
-  Block* at = bins[bin];
-  while (at != nullptr && before(*at, *block)) {
-    last = at;
-    at = at->bin_next;
-  }
-  block->bin_previous = last;
-  block->bin_next = at;
-  if (at != nullptr) at->bin_previous = block;
-  if (last != nullptr) {
-    last->bin_next = block;
+  // Blocks come in the order of their addresses more often than not: the place is looked for from where the last one went.
+  Block* after = recent[bin];
+  Block* ahead = after != nullptr ? after->bin_previous : nullptr;
+  if (after != nullptr && before(*after, *block)) {
+    while (after != nullptr && before(*after, *block)) {
+      ahead = after;
+      after = after->bin_next;
+    }
   } else {
-    bins[bin] = block;
+    while (ahead != nullptr && before(*block, *ahead)) {
+      after = ahead;
+      ahead = ahead->bin_previous;
+    }
   }
+  block->bin_previous = ahead;
+  block->bin_next = after;
+  if (after != nullptr) after->bin_previous = block;
+  (ahead != nullptr ? ahead->bin_next : bins[bin]) = block;
+  recent[bin] = block;
   used[bin / 64] |= uint64_t{1} << (bin % 64);
 }
 
 void Pool::remove(Block* block) {
   block->free = false;
-  if (block->bin_next != nullptr) block->bin_next->bin_previous = block->bin_previous;
-  if (block->bin_previous != nullptr) {
-    block->bin_previous->bin_next = block->bin_next;
-    return;
-  }
   const auto bin = static_cast<size_t>(bin_of(block->size));
-  bins[bin] = block->bin_next;
+  if (block->bin_next != nullptr) block->bin_next->bin_previous = block->bin_previous;
+  (block->bin_previous != nullptr ? block->bin_previous->bin_next : bins[bin]) = block->bin_next;
+  if (recent[bin] == block) recent[bin] = block->bin_previous != nullptr ? block->bin_previous : block->bin_next;
   if (bins[bin] == nullptr) used[bin / 64] &= ~(uint64_t{1} << (bin % 64));
 }
 

@@ -39,9 +39,9 @@ struct Pool {
   AllocatorStream stream = AllocatorStream::kCompute;
   bool small = false;
   std::array<uint64_t, kBins / 64> used{};
-  std::array<Block*, kBins> bins{};
-  Block* unmapped = nullptr;  // expandable segments: by address; the last is endless
-  int64_t base = 0;           // where the expandable segment begins
+  std::array<Block*, kBins> bins{}, recent{};  // first of each list, and the one that was inserted last
+  Block* unmapped = nullptr;                   // expandable segments: by address; the last is endless
+  int64_t base = 0;                            // where the expandable segment begins
 
   void insert(Block* block);
   void remove(Block* block);
