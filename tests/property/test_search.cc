@@ -14,6 +14,7 @@
 #include "plan/expand.h"
 #include "plan/plan_json.h"
 #include "planner/native/simulate.h"
+#include "planner/resolve/hardware_facts.h"
 #include "planner/resolve/resolve.h"
 #include "planner/search/choice.h"
 #include "planner/search/make_plan.h"
@@ -28,6 +29,7 @@ using namespace distsetup;
 TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
   INFO("DISTSETUP_SEED=" << test_seed());
   std::mt19937_64 random(test_seed());
+  int on_host = 0;
   for (int i = 0; i < 300; ++i) {
     const Geometry g = random_geometry(random);
     Plan plan = make_test_plan(g, random_choice(random), kAnyCut);
@@ -55,9 +57,13 @@ TEST_CASE("simulate's live peak is the expanded schedule's, to the byte") {
     REQUIRE(sum == finished.memory.peak_allocated_bytes);
     REQUIRE(s.allocated_bytes() <= finished.memory.peak_allocated_bytes);
     REQUIRE(s.allocated_bytes() >= states_bound_bytes(plan));
+    REQUIRE(s.host_run_bytes >= host_states_bound_bytes(plan));
+    REQUIRE(s.host_run_bytes <= finished.host.host_bytes);
+    on_host += host_states_bound_bytes(plan) > 0;
     REQUIRE(s.time.step_s > 0);
     REQUIRE(s.time.step_s == finished.time.step_s);
   }
+  CHECK(on_host > 0);
 }
 
 TEST_CASE("bounds of bytes and seconds are never above the simulation, on plans of all shardings") {
@@ -170,6 +176,31 @@ Problem random_staged_problem(std::mt19937_64& random) {
   return p;
 }
 
+// Whose optimizer is the host's, which has memory for some of the plans.
+Problem random_host_problem(std::mt19937_64& random) {
+  Problem p = random_problem(random);
+  HardwarePlan& h = p.base.hardware;
+  h.accelerator = Accelerator::kCuda;
+  h.rates = rates_at(1e12, 1e11);
+  h.context_bytes = 1 << 20;
+  p.base.train.method = "pretrain";
+  p.base.train.finetune = "full";
+  p.base.train.optimizer = "adamw";
+  p.base.offload.optimizer = p.setup.offload.optimizer = OffloadPlace::kHost;
+  p.base.host = {0, 2e10, 1e10};
+  int64_t least = INT64_MAX, most = 0;
+  for (const Choice& c : legal_choices(p, p.node_counts.front())) {
+    Plan plan = plan_of(p, p.node_counts.front(), c);
+    finish(plan);
+    least = std::min(least, plan.memory.host_bytes_per_node);
+    most = std::max(most, plan.memory.host_bytes_per_node);
+  }
+  h.host_memory_bytes =
+      static_cast<int64_t>(static_cast<double>(least + static_cast<int64_t>(random() % 5) * (most - least) / 3) / kUsableHostShare) +
+      1;
+  return p;
+}
+
 // The same with experts in some layers, which ranks may share.
 Problem random_staged_expert_problem(std::mt19937_64& random) {
   Problem p = random_staged_problem(random);
@@ -230,6 +261,19 @@ TEST_CASE("search finds what brute force finds") {
   INFO("DISTSETUP_SEED=" << test_seed());
   std::mt19937_64 random(test_seed() + 1);
   CHECK(compare_with_brute_force(random, 24, random_problem) > 4);
+}
+
+TEST_CASE("search finds what brute force finds where hosts have memory for some plans") {
+  INFO("DISTSETUP_SEED=" << test_seed());
+  std::mt19937_64 random(test_seed() + 13);
+  CHECK(compare_with_brute_force(random, 12, random_host_problem) > 2);
+  int short_hosts = 0;
+  for (int i = 0; i < 12; ++i) {
+    const Problem p = random_host_problem(random);
+    for (const Choice& c : legal_choices(p, p.node_counts.front()))
+      short_hosts += is_host_short(p.base.hardware, simulate(plan_of(p, p.node_counts.front(), c)).host_run_bytes);
+  }
+  CHECK(short_hosts > 0);
 }
 
 TEST_CASE("search finds what brute force finds where ranks share experts, as many as it is told") {

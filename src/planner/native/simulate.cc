@@ -74,6 +74,7 @@ Simulation simulate(const Plan& candidate, SimulationCache& cache) {
     const int64_t run = list.run_bytes + list.run_bytes_per_token * own_tokens(plan) +
                         list.run_bytes_per_sequence * plan.micro_batch * sequences_per_sample(plan);
     const int64_t live = live_peak(plan, list, cache);
+    out.host_run_bytes = std::max(out.host_run_bytes, list.host_run_bytes);
     if (run + live > out.allocated_bytes()) out.run_bytes = run, out.live_peak_bytes = live;
   }
   out.time = plan.mesh.pp > 1 ? pipeline_time(candidate, few, stages) : step_time(plan, *stages[0].list, stages[0].times);
@@ -99,6 +100,10 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 Spread need_spread(Accelerator accelerator) {
   if (accelerator == Accelerator::kCpu) return {};
   return {0.01, 0.033};  // fits with 4 % to spare
+}
+
+bool is_host_short(const HardwarePlan& hardware, int64_t host_run_bytes) {
+  return hardware.host_memory_bytes > 0 && host_run_bytes * hardware.gpus_per_node > usable_host_bytes(hardware);
 }
 
 namespace {

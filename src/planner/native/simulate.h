@@ -14,6 +14,7 @@ namespace distsetup {
 struct Simulation {
   int64_t run_bytes = 0;        // buffers that live all the run
   int64_t live_peak_bytes = 0;  // span buffers live at once
+  int64_t host_run_bytes = 0;   // of the rank that has most in its host's memory all the run
   int64_t allocated_bytes() const { return run_bytes + live_peak_bytes; }
   TimePlan time;
 };
@@ -27,6 +28,9 @@ int64_t device_bytes(const Plan& plan, const std::vector<int64_t>& run_buffers, 
 // structural models of it leave a few percent (reserved / active 1.04 in Megatron-LM runs). On CPU the arena is exact and nothing else
 // is counted.
 Spread need_spread(Accelerator accelerator);
+
+// Whether a host has less memory than its ranks keep there all the run: finish() can only find more.
+bool is_host_short(const HardwarePlan& hardware, int64_t host_run_bytes);
 
 // Fills memory, time and verdict. Mesh, strategy, batch and recompute must be decided; CHECKs that validate(plan) has no errors.
 void finish(Plan& plan);

@@ -252,6 +252,16 @@ double nearer_bound_s(const Plan& plan, SimulationCache& cache) {
   return StagesBound(plan, row, parts, least_update_bytes(plan)).in_order_s() * straggling(plan) * (1 - 1e-9);
 }
 
+int64_t host_states_bound_bytes(const Plan& plan) {
+  if (plan.offload.optimizer != OffloadPlace::kHost) return 0;
+  const ParameterNumbers all = parameter_numbers(plan);
+  const int64_t shards = state_shards(plan), parts = int64_t{plan.mesh.tp} * plan.mesh.pp;
+  const bool shards_nothing = plan.strategy.sharding == Sharding::kDdp;
+  const int64_t held = shards_nothing ? numel_of_rank(all.trained, all.trained_experts, plan.mesh.ep) : all.trained;
+  const int64_t parameters = held / parts;
+  return (8 * parameters + optimizer_bytes(plan.train, parameters)) / shards;
+}
+
 int64_t states_bound_bytes(const Plan& plan) {
   const int64_t parts = int64_t{plan.mesh.tp} * plan.mesh.pp;  // the largest stage has the mean at least
   const ParameterNumbers all = parameter_numbers(plan);

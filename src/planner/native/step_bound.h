@@ -27,5 +27,7 @@ double nearer_bound_s(const Plan& candidate, SimulationCache& cache);
 // keeps (AdamW: 16 B per parameter, split over dp_shard × cp × tp; ddp's not over cp) and, where parameters are kept beside the
 // master, a compute copy of a tp rank's. Source: ZeRO (arXiv 1910.02054), section 3.1.
 int64_t states_bound_bytes(const Plan& plan);
+// The same of what a rank has in its host's memory where the optimizer is the host's: master, gradient and what the optimizer keeps.
+int64_t host_states_bound_bytes(const Plan& plan);
 
 }  // namespace distsetup

@@ -155,6 +155,7 @@ StepList step_list(const Plan& plan, const Schedule& s) {
   list.compute = s.compute;
   const bool is_whole = s.layout->tuning.trains_all();
   list.flops_per_token = is_whole ? token_flops(plan.model, plan.train.sequence_length).train : listed_flops(s) / tokens_of_rank(plan);
+  list.host_run_bytes = host_bytes(s) - s.host_arena_bytes;
   for (const Buffer& b : s.buffers) {
     if (b.lifetime != BufferLifetime::kRun || !is_on_device(b)) continue;
     const bool per_sequence = b.name.ends_with("_logps");

@@ -36,7 +36,8 @@ struct StepList {
   Dtype compute = Dtype::kF32;
   // Buffers that live all the run: these, and for each token and each sequence of a micro-batch.
   int64_t run_bytes = 0, run_bytes_per_token = 0, run_bytes_per_sequence = 0;
-  int64_t message_bytes = 0;  // of a pipeline: what a stage sends to the next for one micro-batch
+  int64_t host_run_bytes = 0;  // those that the host has in its memory
+  int64_t message_bytes = 0;   // of a pipeline: what a stage sends to the next for one micro-batch
   double flops_per_token = 0;
 };
 StepList step_list(const Plan& plan, const Schedule& schedule);

@@ -87,7 +87,14 @@ class NativePredictor final : public Predictor {
   // States, what forward keeps, context, communicators. How fast what does not fit is nobody asks.
   void bound(Candidate& c) override {
     look_at(c.choice);
-    c.device_bytes = least_bytes(plan_, cache_) + plan_.hardware.context_bytes + bytes_of_communicators();
+    const int64_t beside = plan_.hardware.context_bytes + bytes_of_communicators();
+    if (answers_alone_) {  // what states rule out needs no programs
+      c.device_bytes = states_bound_bytes(plan_) + beside;
+      judge(c);
+      if (is_host_short(plan_.hardware, host_states_bound_bytes(plan_))) c.verdict = Verdict::kDoesNotFit;
+      if (c.verdict == Verdict::kDoesNotFit) return;
+    }
+    c.device_bytes = least_bytes(plan_, cache_) + beside;
     judge(c);
     if (c.verdict != Verdict::kDoesNotFit) c.s_per_token = per_token(least_step_s(plan_, cache_));
   }
@@ -106,6 +113,7 @@ class NativePredictor final : public Predictor {
     look_at(c.choice);
     const Simulation s = distsetup::simulate(plan_, cache_);
     c.tie_bytes = s.allocated_bytes();
+    c.host_run_bytes = s.host_run_bytes;
     c.device_bytes = std::max(c.device_bytes, device_bytes(plan_, {s.run_bytes}, s.live_peak_bytes, 0));
     c.step_s = s.time.step_s;
     c.tokens_per_s_per_gpu = s.time.tokens_per_s_per_gpu;
@@ -114,7 +122,15 @@ class NativePredictor final : public Predictor {
     c.simulated = c.timed = true;
   }
 
+  void seek_answers_alone(bool alone) override { answers_alone_ = alone; }
+
   void finish(Candidate& c) override {
+    if (answers_alone_ && c.simulated && is_host_short(plan_.hardware, c.host_run_bytes)) {
+      c.fit_probability = 0;
+      c.verdict = Verdict::kDoesNotFit;
+      c.finished = true;
+      return;
+    }
     Plan plan = plan_;
     apply(p_, c.choice, plan);
     distsetup::finish(plan);
@@ -127,6 +143,7 @@ class NativePredictor final : public Predictor {
 
   bool fits_amply(const Candidate& c) const override {
     const auto capacity = static_cast<double>(p_.base.hardware.memory_bytes);
+    if (offloads_natively(p_.base) && p_.base.hardware.host_memory_bytes > 0) return false;  // what the host needs is packed as well
     return c.simulated && static_cast<double>(c.device_bytes) * kAmpleMargin + 256.0 * kMiB <= capacity;
   }
 
@@ -284,6 +301,7 @@ class NativePredictor final : public Predictor {
 
   const Problem& p_;
   int nodes_ = 0;
+  bool answers_alone_ = false;
   SimulationCache cache_;
   Plan plan_;                                                    // a choice is applied to it when it is looked at
   std::map<MemoryKey, std::pair<MemoryPlan, HostPlan>> packed_;  // of what is finished

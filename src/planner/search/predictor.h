@@ -15,6 +15,7 @@ struct Candidate {
   Choice choice;
   int64_t device_bytes = 0;                     // a lower bound until `finished`
   int64_t missing_host_bytes = 0;               // what the host of a node lacks; known when `simulated`
+  int64_t host_run_bytes = 0;                   // of the bundled trainer, when simulated: what a rank keeps on its host, at least
   int64_t tie_bytes = 0;                        // what plans that tie are compared by: predicted in the same way for all of them
   double s_per_token = 0;                       // on one GPU; a lower bound until `timed`
   double step_s = 0, tokens_per_s_per_gpu = 0;  // when timed
@@ -63,6 +64,8 @@ class Predictor {
   virtual void finish(Candidate& c) = 0;
   // Judges from now on as if the host of a node had so much more; what a candidate was judged before stands.
   virtual void lend_host(int64_t) {}
+  // Of what does not fit nobody asks more than that from now on: it need not be packed.
+  virtual void seek_answers_alone(bool) {}
   // Enough is left that finish() is not needed to know that it fits.
   virtual bool fits_amply(const Candidate& c) const = 0;
   // Whether a larger micro-batch needs no less memory, all else being the same.

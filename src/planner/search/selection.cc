@@ -33,6 +33,7 @@ class Selection {
   Selection(const Problem& problem, int nodes, Predictor& predictor, const SearchWish& wish)
       : p_(problem), rules_(predictor.rules()), predictor_(predictor), wish_(wish) {
     predictor_.start(nodes);
+    predictor_.seek_answers_alone(!wish.nearest && !wish.every_kind);
     const std::vector<Choice> choices = legal_choices(problem, nodes, &result_.why);
     candidates_.reserve(choices.size());
     for (const Choice& choice : choices) {
@@ -329,9 +330,8 @@ class Selection {
     result_.too_slow = found.empty() && some_too_slow;
     std::erase_if(found, [&](int i) { return is_likelier(at(likeliest), at(i)); });
     std::stable_sort(found.begin(), found.end(), [&](int a, int b) { return at(a).s_per_token < at(b).s_per_token; });
-    for (const int i : found) {
+    for (const int i : found)
       if (static_cast<int>(result_.best.size()) < wish_.wanted) result_.best.push_back(at(i));
-    }
   }
 
   // Nothing fits for want of host memory alone: the best by the usual rules of those that need least of it, as if it were there.
