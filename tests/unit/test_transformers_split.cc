@@ -44,6 +44,14 @@ TEST_CASE("Transformers' tensor parallelism: logits and block inputs are whole o
   CHECK(states - parts > int64_t{4} * 128256 * 4096 / 2 / 2);
 }
 
+TEST_CASE("a checkpoint has what tensor-parallel ranks hold alike once") {
+  for (const char* program : {"hf_eager", "torchtitan_eager"}) {
+    const auto whole = static_cast<double>(simulate_memory(split(program, 1)).checkpoint_bytes);
+    CHECK(whole == Approx(12.0 * 8030261248).epsilon(1e-3));
+    for (const int tp : {2, 4, 8}) CHECK(simulate_memory(split(program, tp)).checkpoint_bytes == Approx(whole).epsilon(1e-3));
+  }
+}
+
 TEST_CASE("Transformers' tensor parallelism: each rank has the loss of all logits, which are gathered before") {
   const TimeEstimate one = estimate_time(split("hf_eager", 1)), four = estimate_time(split("hf_eager", 4));
   CHECK(four.loss_s > 0.5 * one.loss_s);

@@ -15,6 +15,7 @@ struct UnitWeight {
   int64_t elements = 0, padded = 0;  // padded: dim 0 rounded up to the number of shards
   double stored_bytes = 0;           // per element of the shard, between steps
   double gathered_bytes = 0;         // per element, whole
+  int copies = 1;                    // tensor-parallel ranks that hold the same elements
   double scale_bytes = 0;            // per element of a quantised weight: scales beside it, which are not sharded
   bool trained = true, quantized = false;
   bool in_block_matrix = false;  // what Muon takes; it leaves embedding, head and vectors to AdamW

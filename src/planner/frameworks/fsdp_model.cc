@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -64,6 +66,17 @@ UnitWeight FsdpModel::make_weight(const ProgramWeight& weight, bool is_trained, 
   return made;
 }
 
+// Ranks of tensor parallelism that hold the same part of a weight: all of them, where its size does not tell how many there are.
+int FsdpModel::copies_of(const ProgramWeight& weight) const {
+  if (s.tp == 1 || (weight.expert && s.ep > 1)) return 1;
+  SymbolValues whole;
+  std::copy(std::begin(symbols), std::end(symbols), std::begin(whole));
+  whole[static_cast<size_t>(Symbol::kTensorParallel)] = whole[static_cast<size_t>(Symbol::kExpertTensorParallel)] = 1;
+  const auto all = static_cast<double>(weight.out.evaluate(whole) * weight.in.evaluate(whole));
+  const auto own = static_cast<double>(weight.out.evaluate(symbols) * weight.in.evaluate(symbols));
+  return all > 0 ? std::max(1, static_cast<int>(std::lround(s.tp * own / all))) : 1;
+}
+
 // `experts`: where the stack of experts goes, if it is a unit of its own. Where its ranks are more than the experts, torchtitan splits
 // the second dimension of the stacks.
 void FsdpModel::make_kind(const ProgramSection& section, uint64_t facts, UnitWeights& kind, std::vector<int>& places,
@@ -82,6 +95,7 @@ void FsdpModel::make_kind(const ProgramSection& section, uint64_t facts, UnitWei
     UnitWeights& to = apart ? *experts : kind;
     const bool any_dimension = (apart && int64_t{to.shards} * s.ep > s.model.num_experts) || (weight.expert && s.model.experts_joined);
     UnitWeight made = make_weight(weight, is_trained[i], to.shards, any_dimension);
+    made.copies = apart ? 1 : copies_of(weight);  // experts of their own are split over these ranks too
     made.in_block_matrix = weight.matrix && &section == &program->block;
     made.in_head_matrix = weight.matrix && &section != &program->block && &section != &program->embedding;
     const int place = static_cast<int>(to.weights.size());

@@ -93,6 +93,7 @@ class FsdpModel {
   void make_kind(const ProgramSection& section, uint64_t facts, UnitWeights& kind, std::vector<int>& places,
                  UnitWeights* experts = nullptr) const;
   UnitWeight make_weight(const ProgramWeight& weight, bool is_trained, int shard, bool any_dimension) const;
+  int copies_of(const ProgramWeight& weight) const;
   void make_block(BlockKind& kind);
   void trace_block(BlockKind& kind, const TraceOptions& keep);
   int64_t layers_of(PipelinePart rank_part) const;

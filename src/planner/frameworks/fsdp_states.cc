@@ -67,7 +67,17 @@ void count_host_and_disk(const FsdpModel& m, MemoryEstimate& estimate) {
     moments += (in_block_matrix ? block_moments : other_moments) * all;
   });
   const double ranks = m.unsharded() ? 1 : m.shards();
-  estimate.checkpoint_bytes = static_cast<int64_t>((trained_bytes + moments) * ranks * m.s.tp);
+  // What several ranks hold alike is written once (torch/distributed/checkpoint/_dedup_save_plans.py).
+  double again = 0;
+  for (const ShardedUnit& unit : m.units) {
+    for (const UnitWeight& weight : unit.kind->weights) {
+      if (!weight.trained || weight.copies == 1) continue;
+      const double held = static_cast<double>(weight.padded / unit.kind->shards * unit.count) * ranks;
+      again +=
+          held * (m.s.tp - m.s.tp / weight.copies) * (weight.stored_bytes + (weight.in_block_matrix ? block_moments : other_moments));
+    }
+  }
+  estimate.checkpoint_bytes = static_cast<int64_t>((trained_bytes + moments) * ranks * m.s.tp - again);
   double host = 0;
   if (m.s.offload.parameters != OffloadPlace::kNone) host += parameters + trained_bytes + reference;
   if (m.s.offload.optimizer != OffloadPlace::kNone || m.s.offload.parameters != OffloadPlace::kNone || m.s.paged_optimizer)
