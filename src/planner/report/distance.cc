@@ -67,30 +67,35 @@ bool lists_nothing(const Setup& s) { return s.program.starts_with("unknown"); }
 
 // What first sights add on each side: nothing to code that was read, and to what is not known of any script. A plan that names no code
 // base is as likely run by the one that was read as by another: the mean variance.
-double times_wider(const Difficulty& difficulty, std::string_view side, const Setup& setup, Predicted quantity,
-                   const Calibration& residuals) {
-  if (difficulty.key == kOwnScript || !is_at_first_sight(setup, quantity, residuals)) return 1;
+double times_wider(std::string_view side, const Setup& setup, Predicted quantity, const Calibration& residuals) {
+  if (!is_at_first_sight(setup, quantity, residuals)) return 1;
   const double of_any = residuals.get(fmt::format("unseen.{}.first_sight.{}", measured_group(quantity), side), 1);
   const double offloading = residuals.get(fmt::format("unseen.{}.first_sight_offloading.{}", measured_group(quantity), side), of_any);
   const double times = setup.offload == OffloadPlan{} ? of_any : offloading;
   return setup.software.is_assumed && !lists_nothing(setup) ? std::sqrt((1 + times * times) / 2) : times;
 }
 
+Spread times_wider(const Setup& setup, Predicted quantity, const Calibration& residuals) {
+  return {times_wider("below", setup, quantity, residuals), times_wider("above", setup, quantity, residuals)};
+}
+
 // How far predictions of unseen code err for one difficulty alone.
-Spread width_of(const Difficulty& difficulty, const Setup& setup, Predicted quantity, const Calibration& residuals) {
-  const auto of_side = [&](std::string_view side) {
-    return times_wider(difficulty, side, setup, quantity, residuals) *
-           residuals.get(fmt::format("unseen.{}.{}.{}", measured_group(quantity), difficulty.key, side), 0);
+Spread width_of(const Difficulty& difficulty, const Spread& times, Predicted quantity, const Calibration& residuals) {
+  const bool is_own = difficulty.key == kOwnScript;
+  const auto of_side = [&](std::string_view side, double wider) {
+    return (is_own ? 1 : wider) * residuals.get(fmt::format("unseen.{}.{}.{}", measured_group(quantity), difficulty.key, side), 0);
   };
-  return {of_side("below"), of_side("above")};
+  return {of_side("below", times.below), of_side("above", times.above)};
 }
 
 int percent(const Spread& spread) { return static_cast<int>(std::lround(50 * (std::exp(spread.above) - std::exp(-spread.below)))); }
 
 // "memory ±9 %, tokens/s ±17 %" of a difficulty; empty where it adds nothing.
 std::string widths_text(const Difficulty& difficulty, const Setup& setup, bool of_memory, bool of_time, const Calibration& residuals) {
-  const int memory = of_memory ? percent(width_of(difficulty, setup, Predicted::kAllocated, residuals)) : 0;
-  const int time = of_time ? percent(width_of(difficulty, setup, Predicted::kTokensPerSecond, residuals)) : 0;
+  const auto width = [&](Predicted quantity) {
+    return percent(width_of(difficulty, times_wider(setup, quantity, residuals), quantity, residuals));
+  };
+  const int memory = of_memory ? width(Predicted::kAllocated) : 0, time = of_time ? width(Predicted::kTokensPerSecond) : 0;
   std::string text = memory > 0 ? fmt::format("memory ±{} %", memory) : "";
   if (time > 0) text += fmt::format("{}tokens/s ±{} %", text.empty() ? "" : ", ", time);
   return text;
@@ -217,8 +222,9 @@ bool is_at_first_sight(const Setup& setup, Predicted quantity, const Calibration
 Spread unseen_spread(const Setup& setup, Predicted quantity, const Calibration& residuals) {
   const double sizes = width_of_sizes(setup, quantity);
   Spread sum{sizes, sizes, true};
+  const Spread times = times_wider(setup, quantity, residuals);
   for (const Difficulty& one : difficulties(setup, quantity)) {
-    const Spread width = width_of(one, setup, quantity, residuals);
+    const Spread width = width_of(one, times, quantity, residuals);
     sum.below = std::hypot(sum.below, width.below);
     sum.above = std::hypot(sum.above, width.above);
   }
