@@ -143,7 +143,8 @@ class NativePredictor final : public Predictor {
 
   bool fits_amply(const Candidate& c) const override {
     const auto capacity = static_cast<double>(p_.base.hardware.memory_bytes);
-    if (offloads_natively(p_.base) && p_.base.hardware.host_memory_bytes > 0) return false;  // what the host needs is packed as well
+    // What the host needs is packed as well, and nothing beside the answer is packed for the preview.
+    if (answers_alone_ && offloads_natively(p_.base) && p_.base.hardware.host_memory_bytes > 0) return false;
     return c.simulated && static_cast<double>(c.device_bytes) * kAmpleMargin + 256.0 * kMiB <= capacity;
   }
 
