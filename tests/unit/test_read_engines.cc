@@ -162,3 +162,41 @@ TEST_CASE("engines: a setting that has no place is named, and one that has is ke
   CHECK(file(half + "1e-10}}").has_lost("fp16.min_loss_scale=1e-10"));
   CHECK_FALSE(file(half + "2}}").has_lost("fp16.min_loss_scale"));
 }
+
+TEST_CASE("engines: steps of one node each, and launchers that take less than the job has", "[read]") {
+  const auto nodes = [](const std::string& step) {
+    return told_of("a.sh",
+                   "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\nfor node in $NODES; do\n  srun -N 1 -n 1 -w $node " +
+                       step + " t.py --learning_rate 1e-4 --per_device_train_batch_size 1 &\ndone\nwait\n");
+  };
+  CHECK(nodes("torchrun --nproc_per_node=8 --nnodes=$SLURM_JOB_NUM_NODES --node_rank=$i").text("hardware.nodes") == "2");
+  CHECK(nodes("torchrun --nproc_per_node=8 --nnodes=2 --node_rank=$i").text("hardware.nodes") == "2");
+  CHECK(nodes("torchrun --nproc_per_node=8 --standalone").text("hardware.nodes") == "1");
+  const FileTold less = nodes("torchrun --nproc_per_node=4 --nnodes=2 --node_rank=$i");
+  CHECK_FALSE(less.is_contradictory);
+  CHECK(less.text("hardware.gpus_per_node") == "4");
+  CHECK(nodes("torchrun --nproc_per_node=16 --nnodes=2 --node_rank=$i").is_contradictory);
+}
+
+TEST_CASE("engines: adapters by their rank and matrices alone, and what is no word of the optimizer's", "[read]") {
+  const auto told = [](const std::string& line, const char* field) { return told_of("a.sh", line + "\n").text(field); };
+  const std::string alpaca =
+      "torchrun --nproc_per_node=4 finetune.py --base_model a/b --micro_batch_size 4 --learning_rate 1e-4 "
+      "--cutoff_len 512 --lora_r 8 --lora_alpha 16 --lora_dropout 0.05 --lora_target_modules '[q_proj,v_proj]'";
+  CHECK(told(alpaca, "train.finetune") == "lora");
+  CHECK(told(alpaca, "train.lora_rank") == "8");
+  CHECK(told(alpaca, "train.lora_alpha") == "16");
+  CHECK(told(alpaca, "train.sequence_length") == "512");
+  CHECK(told(alpaca + " --use_lora False", "train.finetune") != "lora");
+  CHECK(told("python t.py --lr 1e-4 --foo 1 --epsilon 0.05", "train.epsilon").empty());
+  CHECK(told("python t.py --lr 1e-4 --foo 1 --epsilon 1e-8", "train.epsilon") == "1e-08");
+  const auto sharding = [&told](const std::string& flags) {
+    return told("accelerate launch --use_fsdp " + flags + " --num_processes 8 t.py --learning_rate 1e-4", "strategy.sharding");
+  };
+  CHECK(sharding("--fsdp_sharding_strategy 1") == "zero3");
+  CHECK(sharding("--fsdp_sharding_strategy 2") == "zero2");
+  CHECK(sharding("--fsdp_sharding_strategy FULL_SHARD") == "zero3");
+  CHECK(sharding("") == "zero3");
+  CHECK(told(kTrainer + "--fsdp \"full_shard auto_wrap\" --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer",
+             "options.layer_classes") != "");
+}

@@ -158,6 +158,12 @@ Reading as_own_script(Reading reading, const std::string& program, const std::ve
   // A rank is of whatever the script puts adapters on, unless it says that the model is tuned by them.
   for (const char* field : {"train.lora_rank", "train.lora_alpha", "train.lora_targets", "train.rslora"})
     lose_if(field, [&reading](const auto&) { return reading.fields.count("train.finetune") == 0; });
+  // SwAV's is of its clustering, others' of an attack: an epsilon of Adam is small.
+  lose_if("train.epsilon", [](const auto& one) {
+    constexpr double kMostOfAdam = 1e-3;
+    const std::optional<double> value = number_of(field_text(one.value));
+    return is_same_key(one.key, "epsilon") && value && *value > kMostOfAdam;
+  });
   // A seed is a seed, whatever Megatron makes of 0.
   if (auto seed = reading.fields.extract("derived.positive_seed"); !seed.empty())
     reading.fields.emplace("train.seed", std::move(seed.mapped()));

@@ -78,6 +78,16 @@ void count_nodes_of_step(std::vector<FoundKey>& keys) {
   keys.push_back(std::move(nodes));
 }
 
+bool is_step_of_one_node(const LaunchLine& line) {
+  const foreign::LaunchStage *srun = line.find(LaunchProgram::kSrun), *torchrun = line.find(LaunchProgram::kTorchrun),
+                             *accelerate = line.find(LaunchProgram::kAccelerate);
+  if (srun == nullptr || (srun->value("N") != "1" && srun->value("nodes") != "1")) return false;
+  const std::string nodes = torchrun != nullptr     ? torchrun->value("nnodes")
+                            : accelerate != nullptr ? accelerate->value("num_machines")
+                                                    : "";
+  return !nodes.empty() && nodes != "1";
+}
+
 // deepspeed --include localhost:0,1: two GPUs of this node.
 void count_included(std::vector<FoundKey>& keys) {
   // One host is one node, whatever GPUs it is asked for (launcher/runner.py, parse_inclusion_exclusion).
@@ -177,5 +187,7 @@ void count_resource_sets(std::vector<FoundKey>& keys, long long nodes) {
 bool is_of_actor(std::string_view key) {
   return key == "actor_num_nodes" || key == "actor_num_gpus_per_node" || key == "actor.num_nodes" || key == "actor.num_gpus_per_node";
 }
+
+bool is_count_of_step(const FoundKey& key) { return key.key == "N" || key.key == "nodes" || key.key == "n" || key.key == "ntasks"; }
 
 }  // namespace distsetup

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/diagnostic_codes.h"
+#include "codegen/read/counted_keys.h"
 #include "codegen/read/match.h"
 #include "codegen/read/read_script.h"
 #include "codegen/read/srun_tasks.h"
@@ -187,7 +188,7 @@ bool has_ray(const ShellScript& script) {
 long long nodes_of_part(const ScriptPart& part, const LaunchLine& line) {
   const LaunchStage* srun = line.find(LaunchProgram::kSrun);
   const Directive* nodes = part.script.directive("nodes");
-  if (srun == nullptr || nodes == nullptr) return 0;
+  if (srun == nullptr || nodes == nullptr || is_step_of_one_node(line)) return 0;
   const auto of_job = number(nodes->value), of_step = number(srun->has("nodes") ? srun->value("nodes") : srun->value("N"));
   return of_job && of_step && *of_step < *of_job ? *of_step : 0;
 }

@@ -30,9 +30,13 @@ Diagnostic contradiction(const std::string& name, const ReadField& first, const 
   return conflict;
 }
 
-// A hostfile says what there is: a launcher may take less of it.
+// A hostfile says what there is, and a job's own lines the GPUs of a node: a launcher may take less of it.
 bool is_less_of_hosts(const Reading& reading, const ReadField& field, const Reading* other, const ReadField& offered) {
-  const auto offers = [](const Reading& one) { return one.table == "launchers/hostfile.yaml"; };
+  const auto offers = [&](const Reading& one) {
+    const bool is_job =
+        one.table.starts_with("slurm/") && reading.table == "launchers/torchrun.yaml" && field.key.starts_with("nproc");
+    return one.table == "launchers/hostfile.yaml" || is_job;
+  };
   return other != nullptr && offers(*other) && !offers(reading) && field.value.is_number() && offered.value.is_number() &&
          field.value.get<double>() <= offered.value.get<double>();
 }

@@ -122,14 +122,27 @@ void take_adapters(Reading& reading) {
       return std::any_of(keys.begin(), keys.end(), [&one](std::string_view key) { return is_same_key(one.key, key); });
     });
   };
-  const auto on = lost_key({"use_lora", "enable_lora"});
-  if (on == reading.lost.end() || !same_name(on->text, "true") || reading.fields.count("train.finetune") != 0) return;
-  reading.fields["train.finetune"] = {Json("lora"), on->key, on->at};
-  reading.lost.erase(on);
-  const auto rank = lost_key({"lora_rank", "lora_r"});
-  if (rank == reading.lost.end() || !number_of(rank->text) || reading.fields.count("train.lora_rank") != 0) return;
-  reading.fields["train.lora_rank"] = {value_of_text(rank->text), rank->key, rank->at};
-  reading.lost.erase(rank);
+  const auto on = lost_key({"use_lora", "enable_lora"}), rank = lost_key({"lora_rank", "lora_r"});
+  const bool is_on = on != reading.lost.end() && same_name(on->text, "true");
+  // alpaca-lora's script and its many children have no switch: who names a rank and its scale or matrices trains adapters.
+  const bool is_implied = lost_key({"use_lora", "enable_lora", "lora_enable", "use_peft", "peft", "lora"}) == reading.lost.end() &&
+                          rank != reading.lost.end() &&
+                          lost_key({"lora_alpha", "lora_target_modules", "lora_targets"}) != reading.lost.end();
+  if (!(is_on || is_implied) || reading.fields.count("train.finetune") != 0) return;
+  const LostKey& told = is_on ? *on : *rank;
+  reading.fields["train.finetune"] = {Json("lora"), told.key, told.at};
+  if (is_on) reading.lost.erase(on);
+  struct OfAdapters {
+    const char* field;
+    std::initializer_list<std::string_view> keys;
+  };
+  for (const OfAdapters& one : {OfAdapters{"train.lora_rank", {"lora_rank", "lora_r"}}, OfAdapters{"train.lora_alpha", {"lora_alpha"}},
+                                OfAdapters{"train.lora_dropout", {"lora_dropout"}}}) {
+    const auto found = lost_key(one.keys);
+    if (found == reading.lost.end() || !number_of(found->text) || reading.fields.count(one.field) != 0) continue;
+    reading.fields[one.field] = {value_of_text(found->text), found->key, found->at};
+    reading.lost.erase(found);
+  }
 }
 
 }  // namespace
@@ -142,7 +155,7 @@ void take_usual_names(Reading& reading) {
     bool is_whole = true;
   };
   static const std::vector<Usual> kUsual = {
-      {"train.sequence_length", {"sequence_length", "max_seq_len", "max_seq_length", "seq_length", "seq_len"}},
+      {"train.sequence_length", {"sequence_length", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "cutoff_len"}},
       {"train.learning_rate", {"lr", "learning_rate", "actor_learning_rate"}, false},
       {"micro_batch", {"per_device_train_batch_size", "per_device_batch_size", "per_gpu_train_batch_size", "per_gpu_batch_size"}},
       {"train.steps", {"max_train_steps", "num_training_steps"}},

@@ -278,6 +278,7 @@ class ScriptReader {
       }
     }
     if (stage.program == LaunchProgram::kSrun && !has_gpus_) count_gpus_of_step(keys);
+    if (stage.program == LaunchProgram::kSrun && is_step_of_one_node(line)) std::erase_if(keys, is_count_of_step);
     if (stage.program == LaunchProgram::kSrun && !has_directives_) count_nodes_of_step(keys);
     if (stage.program == LaunchProgram::kSrun && gpus_of_step_ > 0) {
       const auto per_task = std::find_if(keys.begin(), keys.end(), [](const FoundKey& one) { return one.key == "gpus_per_task"; });
