@@ -199,6 +199,7 @@ Result<Artifact> deepspeed_config(const DeepspeedOptions& options) {
   if (has_error(diagnostics)) return diagnostics;
   static constexpr std::array<const char*, 4> kSharding = {"ddp", "zero1", "zero2", "zero3"};
   Fields fields = no_fields();
+  set_field(fields, "options.auto_cast", true);
   set_sharding(fields, kSharding[static_cast<size_t>(options.zero_stage)]);
   set_offload(fields, options.offload_optimizer, options.offload_param);
   set_field(fields, "precision.compute", options.fp16 ? "fp16" : options.bf16 ? "bf16" : "fp32");
