@@ -73,7 +73,8 @@ TEST_CASE("read: a launcher of no process says no number of GPUs") {
 TEST_CASE("read: weights under adapters have no masters to lose") {
   const std::string rest = "model_name_or_path: x/y\ndataset_name: a\nmax_length: 2048\nbf16: true\n";
   CHECK(reason(readings(rest + "dtype: bfloat16\nuse_peft: true\n", "trl.yaml"), "dtype").empty());
-  CHECK(contains(reason(readings(rest + "dtype: bfloat16\n", "trl.yaml"), "dtype"), "masters"));
+  CHECK(value(fields(rest + "dtype: bfloat16\n", "trl.yaml"), "precision.master") == "bf16");
+  CHECK(value(fields(rest + "dtype: bfloat16\nuse_peft: true\n", "trl.yaml"), "precision.master").empty());
   CHECK(value(fields(rest + "dtype: bfloat16\n", "trl.yaml"), "train.finetune").empty());
 }
 

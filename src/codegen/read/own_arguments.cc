@@ -223,8 +223,7 @@ static void take_zero_stage_of_line(Reading& reading) {
   if (stage == reading.lost.end() || std::any_of(reading.lost.begin(), reading.lost.end(), has_file)) return;
   if (reading.fields.count("derived.zero_stage") != 0 || reading.fields.count("strategy.sharding") != 0) return;
   reading.fields.emplace("derived.zero_stage", ReadField{Json(stage->text[0] - '0'), stage->key, stage->at});
-  reading.fields.emplace("strategy.trainer", ReadField{Json("deepspeed"), stage->key, stage->at, true});
-  reading.lost.erase(stage);
+  reading.lost.erase(stage);  // whether DeepSpeed runs it the launcher says
 }
 
 void take_sharding(Reading& reading) {
