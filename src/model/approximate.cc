@@ -51,7 +51,10 @@ void read_heads(const ConfigSizes& s, int64_t heads_per_group, Geometry& g) {
                            s.is_true({"multi_query"}) || s.text({"attention_head_type"}) == "multiquery"
                                ? 1
                                : g.num_heads / std::max<int64_t>(1, heads_per_group));
-  while (g.num_heads % g.num_kv_heads != 0) --g.num_kv_heads;  // a mean of several layers
+  // A mean of several layers may be no divisor.
+  constexpr int64_t kMostHeads = 100'000;
+  g.num_kv_heads = g.num_heads > kMostHeads ? g.num_heads : std::clamp<int64_t>(g.num_kv_heads, 1, g.num_heads);
+  while (g.num_heads % g.num_kv_heads != 0) --g.num_kv_heads;
   g.head_size =
       s.first({"head_dim", "attention_head_dim", "kv_channels", "d_kv", "head_size"}, std::max<int64_t>(1, g.hidden / g.num_heads));
   if (read_latent(s, g)) g.num_kv_heads = g.num_heads;
@@ -165,8 +168,10 @@ double more_than_layers(const ConfigSizes& s, const Geometry& g, const LayerPart
 void widen_experts(const ConfigSizes& s, Geometry& g) {
   const double values = d(std::max<int64_t>(0, s.first({"mova_num_experts"}) - 1)) * d(g.num_layers) * d(g.num_kv_heads * g.head_size);
   const double tables = d(s.first({"ngram_vocab_size_ratio", "oe_vocab_size_ratio"})) * d(g.vocabulary);
-  if (g.num_experts > 0)
-    g.expert_feed_forward += std::llround((values + tables) / (d(g.num_layers) * d(g.num_experts) * (g.gated_mlp ? 3 : 2)));
+  constexpr double kWidest = 1e9;
+  if (g.num_experts == 0) return;
+  const double width = (values + tables) / (d(g.num_layers) * d(g.num_experts) * (g.gated_mlp ? 3 : 2));
+  g.expert_feed_forward += std::llround(std::min(width, kWidest));
 }
 
 // The MLPs take what there is more or less than the geometry's layers have: of models with experts, more is a part that every token
