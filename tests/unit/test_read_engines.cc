@@ -128,6 +128,12 @@ TEST_CASE("engines: what tools say in words of their own", "[read]") {
   CHECK(told(chat, "train.warmup_steps") == "0");
 }
 
+TEST_CASE("engines: Axolotl's rates fall to 0", "[read]") {
+  const std::string file = "base_model: a/b\nmicro_batch_size: 1\nsequence_len: 2048\nlearning_rate: 1e-5\nlr_scheduler: ";
+  for (const char* schedule : {"linear", "cosine"})
+    CHECK(told_of("a.yaml", file + schedule + "\n").text("train.min_learning_rate") == "0");
+}
+
 TEST_CASE("engines: names of scripts of one's own", "[read]") {
   const auto told = [](const std::string& line, const char* field) { return told_of("a.sh", line + "\n").text(field); };
   // The fields of a dataclass, by the argument that holds it.
